@@ -1,0 +1,46 @@
+# Two commands do all the set-up on a fresh machine: `make demo` and `make test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test parity proof lint clean
+
+demo: $(VENV)/.run
+	$(BIN)/pilotfish demo
+
+test: $(VENV)/.dev lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# What needs PyTorch and transformers: parity with the reference implementation.
+parity: $(VENV)/.parity
+	$(BIN)/python -m pytest tests/parity -o addopts=-q
+
+# The long audits and benchmarks behind the figures in README and docs; they write docs/results/.
+proof: $(VENV)/.dev
+	$(BIN)/python -m tests.proof
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pilotfish needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: $(VENV)/bin/python constraints.txt pyproject.toml
+	$(PIP) -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(PIP) -c constraints.txt -e '.[dev]'
+	touch $@
+
+$(VENV)/.parity: $(VENV)/.dev
+	$(PIP) -c constraints.txt -e '.[dev,torch]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info

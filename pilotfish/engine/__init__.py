@@ -1,0 +1,1 @@
+"""The machinery of decoding many requests at once: sequences, scheduling, rounds, counts."""

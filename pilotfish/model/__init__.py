@@ -1,0 +1,1 @@
+"""The machinery one folder down: weights, tokenizers, runtimes and the KV cache."""

@@ -1,0 +1,171 @@
+"""From a name to a model that runs: weights, tokenizer, runtime, self-check, step times.
+
+    target = load(ModelOptions(target="embedded"), progress=print)
+    target.runner, target.tokenizer, target.form, target.steps
+
+Knows nothing of proposers, requests or sampling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+import openvino as ov
+
+from pilotfish.errors import BadRequest, Unproven
+from pilotfish.model.cache import BlockPool
+from pilotfish.model.openvino.forms import FORMS
+from pilotfish.model.openvino.runner import OpenVINORunner, RuntimeConfig
+from pilotfish.model.openvino.store import Verdicts, cpu_name, stored_decoder
+from pilotfish.model.runner import NUMERIC, Form
+from pilotfish.model.selfcheck import VERSION, Proof, prove
+from pilotfish.model.steptimes import StepTimes, measure
+from pilotfish.model.tokenizer import Tokenizer, load_tokenizer
+from pilotfish.model.weights import Checkpoint, locate, open_checkpoint
+
+EXACTNESS = ("bitwise", "numeric")
+ACTIVATIONS = ("int8", "f32")
+Progress = Callable[[str], None]
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Which model, and how it computes.
+
+    target        "embedded", a .gguf file, a Hugging Face folder or a hub id
+    exactness     "bitwise", "numeric", or None: bitwise where the self-check proves it
+    weights       a form of the weights; None: int8 for the embedded model, else as stored
+    activations   "int8" or "f32"; None: int8 with int8 weights, else f32
+    threads       CPU threads of a pass; 0: those this process may use
+    cache_tokens  slots of the KV cache
+    """
+
+    target: str = "embedded"
+    exactness: str | None = None
+    weights: str | None = None
+    activations: str | None = None
+    threads: int = 0
+    cache_tokens: int = 32768
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("exactness", self.exactness, EXACTNESS),
+            ("weights", self.weights, FORMS),
+            ("activations", self.activations, ACTIVATIONS),
+        ):
+            if value is not None and value not in known:
+                nearest = get_close_matches(str(value), known, n=1, cutoff=0.0)[0]
+                raise BadRequest(f"{name} {value!r} is not known; did you mean {nearest!r}? Known: {', '.join(known)}")
+        if self.threads < 0 or self.cache_tokens < 64:
+            raise BadRequest(
+                f"threads must be 0 or more (found {self.threads}) and cache_tokens at least 64 ({self.cache_tokens})"
+            )
+
+    @property
+    def used_weights(self) -> str:
+        return self.weights or ("int8" if self.target == "embedded" else "stored")
+
+    @property
+    def used_activations(self) -> str:
+        return self.activations or ("int8" if self.used_weights == "int8" else "f32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A loaded model and what was found out about it on this machine.
+
+    proof   the self-check's verdict, whichever form is used
+    form    the form in use: the proven one, or NUMERIC
+    steps   step times by rows in that form
+    """
+
+    options: ModelOptions
+    checkpoint: Checkpoint
+    tokenizer: Tokenizer
+    runner: OpenVINORunner
+    pool: BlockPool
+    proof: Proof
+    form: Form
+    steps: StepTimes
+
+    @property
+    def exactness(self) -> str:
+        """"bitwise" or "numeric": what is in use."""
+        return "bitwise" if self.form.bitwise else "numeric"
+
+    @property
+    def machine(self) -> dict[str, object]:
+        """What the figures were measured on."""
+        return {"cpu": cpu_name(), "threads": self.threads, "runtime": f"openvino {ov.get_version()}"}
+
+    @property
+    def threads(self) -> int:
+        return RuntimeConfig(threads=self.options.threads).used_threads
+
+
+def load(options: ModelOptions, progress: Progress = _silent) -> Target:
+    """Load a model. `progress` is told what takes long.
+
+    Raises BadModel, BadTokenizer, or Unproven where `bitwise` was demanded and is not to be had.
+    """
+    checkpoint = open_checkpoint(locate(options.target, progress))
+    tokenizer = load_tokenizer(checkpoint)
+    runtime = RuntimeConfig(
+        activations=options.used_activations, threads=options.threads, cache_tokens=options.cache_tokens
+    )
+    progress(f"loading {checkpoint.config.name} ({options.used_weights} weights)")
+    model = stored_decoder(checkpoint, options.used_weights)
+    runner = OpenVINORunner(model, checkpoint.config, runtime)
+    verdicts = Verdicts(checkpoint, options.used_weights, runtime)
+    proof = _proof(runner, verdicts, progress)
+    form = _form(options, proof, progress)
+    return Target(
+        options=options,
+        checkpoint=checkpoint,
+        tokenizer=tokenizer,
+        runner=runner,
+        pool=BlockPool(blocks=runner.blocks, block_size=runner.block_size),
+        proof=proof,
+        form=form,
+        steps=_steps(runner, form, verdicts, progress),
+    )
+
+
+def _proof(runner: OpenVINORunner, verdicts: Verdicts, progress: Progress) -> Proof:
+    name = f"proof-{VERSION}"
+    try:
+        return Proof.from_dict(verdicts.read(name) or {})
+    except (KeyError, TypeError):
+        progress("self-check: are a row's bits always the same on this machine? (kept for later starts)")
+    proof = prove(runner)
+    progress(str(proof))
+    verdicts.write(name, proof.as_dict())
+    return proof
+
+
+def _form(options: ModelOptions, proof: Proof, progress: Progress) -> Form:
+    if options.exactness == "bitwise" and not proof.form.bitwise:
+        raise Unproven(f"bitwise was asked for; the self-check found: {proof}. Use --exactness numeric.")
+    if options.exactness is None and not proof.form.bitwise:
+        progress(f"warning: {proof}")
+    return NUMERIC if options.exactness == "numeric" else proof.form
+
+
+def _steps(runner: OpenVINORunner, form: Form, verdicts: Verdicts, progress: Progress) -> StepTimes:
+    name = f"steps-{form.min_tokens}-{form.max_rows}"
+    found = verdicts.read(name)
+    if found is not None:
+        try:
+            return StepTimes({int(rows): float(str(seconds)) for rows, seconds in found.items()})
+        except ValueError:
+            pass
+    progress("measuring step times (kept for later starts)")
+    steps = measure(runner, form)
+    verdicts.write(name, {str(rows): seconds for rows, seconds in steps.table.items()})
+    return steps

@@ -1,0 +1,123 @@
+"""folder_tokenizer: the tokenizer of a Hugging Face folder.
+
+    folder_tokenizer(checkpoint).encode("Hello")
+
+Reads tokenizer.json, tokenizer_config.json and chat_template.jinja. Knows nothing of weights.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken
+from tokenizers import Tokenizer as Backend
+
+from pilotfish.errors import BadModel, BadTokenizer
+from pilotfish.model.tokenizer.template import ChatTemplate
+from pilotfish.model.tokenizer.tokenizer import Tokenizer
+from pilotfish.model.weights.checkpoint import Checkpoint
+from pilotfish.model.weights.fields import Fields, read_json
+
+NAMES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
+
+
+def folder_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
+    """The tokenizer of a folder. Raises BadTokenizer for what is missing, damaged or not supported."""
+    folder = checkpoint.path
+    try:
+        rules, settings = read_json(folder / "tokenizer.json"), _settings(folder)
+        names = {name: text for name in NAMES if (text := _special(settings, name)) is not None}
+        source = _template_source(folder, settings)
+    except BadModel as problem:
+        raise BadTokenizer(str(problem)) from None
+    _check_kind(rules)
+    parsing, literal = _backend(folder, names), _backend(folder, names)
+    literal.encode_special_tokens = True
+    bos, eos = (_id(parsing, names.get(name)) for name in ("bos_token", "eos_token"))
+    bos = checkpoint.config.bos_id if bos is None else bos
+    template = ChatTemplate(source, names=names, where=str(folder)) if source is not None else None
+    return Tokenizer(
+        parsing=parsing,
+        literal=literal,
+        template=template,
+        eos_ids=checkpoint.config.eos_ids or frozenset(() if eos is None else (eos,)),
+        bos_id=bos,
+        adds_bos=parsing.encode("", add_special_tokens=True).ids[:1] == [bos],
+    )
+
+
+def _settings(folder: Path) -> Fields:
+    path = folder / "tokenizer_config.json"
+    return read_json(path) if path.exists() else Fields({}, where=str(path))
+
+
+def _special(settings: Fields, name: str) -> str | None:
+    """A special token by its role: a text, or a table with its text as `content`."""
+    if not settings.has(name):
+        return None
+    value = settings.values[name]
+    return (
+        Fields(value, where=settings.where).text("content")
+        if isinstance(value, dict)
+        else settings.text(name)
+    )
+
+
+def _template_source(folder: Path, settings: Fields) -> str | None:
+    path = folder / "chat_template.jinja"
+    if path.exists():
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, ValueError) as problem:
+            raise BadTokenizer(f"{path}: cannot read it ({problem}). Fetch the model again.") from None
+    if not settings.has("chat_template"):
+        return None
+    value = settings.values["chat_template"]
+    if not isinstance(value, list):
+        return settings.text("chat_template")
+    named: dict[Any, Any] = {
+        entry.get("name"): entry.get("template") for entry in value if isinstance(entry, dict)
+    }
+    if not isinstance(named.get("default"), str):
+        raise BadTokenizer(
+            f"{settings.where}: the chat templates are called {sorted(map(str, named))}, none is 'default'."
+            " Write the wanted one to chat_template.jinja."
+        )
+    return str(named["default"])
+
+
+def _check_kind(rules: Fields) -> None:
+    model = rules.values.get("model")
+    kind = model.get("type", "BPE") if isinstance(model, dict) else None
+    if kind != "BPE" or '"ByteLevel"' not in json.dumps(rules.values.get("decoder")):
+        raise BadTokenizer(
+            f"{rules.where}: its tokenizer is of the kind {kind!r} with the decoder"
+            f" {json.dumps(rules.values.get('decoder')):.80}; pilotfish reads byte-level BPE."
+            " Choose another model."
+        )
+
+
+def _backend(folder: Path, names: dict[str, str]) -> Backend:
+    path = folder / "tokenizer.json"
+    try:
+        backend = Backend.from_file(str(path))
+    except Exception as problem:  # the library raises plain Exception for everything it cannot read
+        raise BadTokenizer(f"{path}: no readable tokenizer ({problem}). Fetch the model again.") from None
+    # What tokenizer_config.json calls special is special, even where tokenizer.json forgot it; but a
+    # word that plain text can hold ("!" as pad_token) must stay a word.
+    specials = {entry.content for entry in backend.get_added_tokens_decoder().values() if entry.special}
+    for text in names.values():
+        token = backend.token_to_id(text)
+        if text in specials or token is None:
+            continue
+        if list(backend.encode(text, add_special_tokens=False).ids) != [token]:
+            backend.add_special_tokens([AddedToken(text, special=True, normalized=False)])
+    backend.no_truncation()
+    backend.no_padding()
+    return backend
+
+
+def _id(backend: Backend, text: str | None) -> int | None:
+    return None if text is None else backend.token_to_id(text)
