@@ -18,7 +18,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, overload
+from typing import TypeAlias
 
 from pilotfish.engine.engine import Engine, EngineConfig, Parts
 from pilotfish.engine.request import Event, Request, Timing, TokenLogprobs
@@ -59,7 +59,7 @@ class SpeculationOptions:
     def __post_init__(self) -> None:
         Verification.named(self.verification)
         length = self.draft_length
-        if length != "auto" and not (isinstance(length, int) and 0 <= length <= MOST_NODES):
+        if length != "auto" and (type(length) is not int or not 0 <= length <= MOST_NODES):
             raise BadRequest(f"draft_length must be 'auto' or 0 to {MOST_NODES}, found {length!r}")
         if self.max_sequences < 1 or self.prefill_chunk < 0:
             raise BadRequest(
@@ -138,12 +138,20 @@ class LLM:
     """
 
     def __init__(
-        self, target: str | Target = "embedded", *, progress: Callable[[str], None] | None = None, **options: object
+        self,
+        target: str | Target = "embedded",
+        *,
+        progress: Callable[[str], None] | None = None,
+        **options: object,
     ) -> None:
-        speculation = {name: options.pop(name) for name in SpeculationOptions.__dataclass_fields__ if name in options}
+        speculation = {
+            name: options.pop(name) for name in SpeculationOptions.__dataclass_fields__ if name in options
+        }
         self.speculation = SpeculationOptions(**speculation)  # type: ignore[arg-type]
         self._recordings: dict[tuple[int, ...], list[int]] = {}
-        proposer = build(self.speculation.draft, record=self._recordings.get)  # a bad name fails before the load
+        self._unread: dict[int, list[Event]] = {}  # of requests under way, by request id
+        # Before the load, so that a bad name fails at once.
+        proposer = build(self.speculation.draft, record=self._recordings.get)
         if isinstance(target, Target):
             if options:
                 raise BadRequest(f"a loaded model takes no more options, found {', '.join(options)}")
@@ -202,40 +210,35 @@ class LLM:
         seed = secrets.randbits(63) if params.seed is None else params.seed
         return Request(prompt=self.prompt_ids(prompt, raw=raw), params=params, seed=seed)
 
-    @overload
-    def generate(self, prompt: Prompt, params: SamplingParams | None = None, *, raw: bool = False) -> Completion: ...
-
-    @overload
     def generate(
-        self, prompt: list[str], params: SamplingParams | None = None, *, raw: bool = False
-    ) -> list[Completion]: ...
-
-    def generate(
-        self, prompt: Prompt | list[str], params: SamplingParams | None = None, *, raw: bool = False
-    ) -> Completion | list[Completion]:
-        """Continue a prompt, or a list of texts together in one batch.
+        self, prompt: Prompt, params: SamplingParams | None = None, *, raw: bool = False
+    ) -> Completion:
+        """Continue one prompt.
 
         A request that cannot be served raises BadRequest; one that fails while it runs ends with
-        finish_reason "error" and leaves the others alone.
+        finish_reason "error" (as in `generate_all`, where the others go on).
         """
-        if isinstance(prompt, list) and prompt and isinstance(prompt[0], str):
-            return self.run([self.request(str(text), params, raw=raw) for text in prompt])
-        return self.run([self.request(prompt, params, raw=raw)])[0]
+        return self.generate_all([prompt], params, raw=raw)[0]
+
+    def generate_all(
+        self, prompts: Sequence[Prompt], params: SamplingParams | None = None, *, raw: bool = False
+    ) -> list[Completion]:
+        """Continue several prompts together in one batch; see `generate`."""
+        return self.run([self.request(prompt, params, raw=raw) for prompt in prompts])
 
     def run(self, requests: Sequence[Request]) -> list[Completion]:
         """Run requests together until all are finished, in the order given."""
-        for request in requests:
-            self._record(request)
-        numbers = [self.engine.add(request) for request in requests]
         done = [Completion(len(r.prompt), r.seed, [Choice() for _ in range(r.params.n)]) for r in requests]
-        by_number = dict(zip(numbers, done, strict=True))
+        numbers: list[int] = []
         try:
-            while self.engine.busy:
-                for event in self.engine.step():
-                    by_number[event.request_id].choices[event.choice].add(event)
+            for request in requests:
+                numbers.append(self._begin(request))
+            for number, completion in zip(numbers, done, strict=True):
+                for event in self._events(number, len(completion.choices)):
+                    completion.choices[event.choice].add(event)
         finally:
             for number in numbers:
-                self.engine.abort(number)
+                self._end(number)
         return done
 
     def stream(
@@ -246,13 +249,41 @@ class LLM:
 
     def stream_request(self, request: Request) -> Iterator[Event]:
         """`stream` for a request made by `request`."""
-        self._record(request)
-        number = self.engine.add(request)
+        number = self._begin(request)
         try:
-            while self.engine.busy:
-                yield from (event for event in self.engine.step() if event.request_id == number)
+            yield from self._events(number, request.params.n)
         finally:
-            self.engine.abort(number)
+            self._end(number)
+
+    def _begin(self, request: Request) -> int:
+        number = self.submit(request)
+        self._unread[number] = []
+        return number
+
+    def _events(self, number: int, unfinished: int) -> Iterator[Event]:
+        """The events of a request until all its choices have ended. A step brings those of other
+        requests too: they are kept for their own readers."""
+        while unfinished and (self._unread[number] or self.engine.busy):
+            if not self._unread[number]:
+                self._deliver(self.engine.step())
+            events, self._unread[number] = self._unread[number], []
+            for event in events:
+                unfinished -= event.finish_reason is not None
+                yield event
+
+    def _deliver(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if event.request_id in self._unread:
+                self._unread[event.request_id].append(event)
+
+    def _end(self, number: int) -> None:
+        self.engine.abort(number)
+        self._unread.pop(number, None)
+
+    def submit(self, request: Request) -> int:
+        """Queue a request whose caller steps `engine` itself. Returns the id that its events carry."""
+        self._record(request)
+        return self.engine.add(request)
 
     def record(self, prompt: tuple[int, ...], output: Sequence[int]) -> None:
         """Give `replay` the plain output of a prompt."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence as Series
 
 from pilotfish.engine.request import Request
 from pilotfish.engine.sequence import Limits, Sequence
-from pilotfish.errors import BadRequest
+from pilotfish.errors import BadRequest, OutOfBlocks
 from pilotfish.model.cache import BlockPool
 
 
@@ -34,18 +34,22 @@ class Admission:
             raise BadRequest("the prompt is empty: at least one token is needed to continue from")
         if length > limits.context:
             raise BadRequest(
-                f"the prompt has {length} tokens, the model's context holds {limits.context}; shorten the prompt"
+                f"the prompt has {length} tokens, the model's context holds {limits.context}; "
+                "shorten the prompt"
             )
         outside = next((token for token in request.prompt if not 0 <= token < limits.vocab), None)
         if outside is not None:
             raise BadRequest(f"prompt token {outside} is outside the vocabulary [0, {limits.vocab})")
+        request.params.check_vocab(limits.vocab)
         if request.params.n > self._most:
-            raise BadRequest(f"{request.params.n} choices asked for; at most {self._most} sequences run at once")
+            raise BadRequest(
+                f"{request.params.n} choices asked for; at most {self._most} sequences run at once"
+            )
         needed = self._needed(request)
         if needed > self._pool.total:
             raise BadRequest(
-                f"the request may need {needed} cache blocks of {self._pool.block_size} tokens and the cache has "
-                f"{self._pool.total}; ask for fewer tokens or choices, or enlarge the cache"
+                f"the request may need {needed} cache blocks of {self._pool.block_size} tokens and the cache "
+                f"has {self._pool.total}; ask for fewer tokens or choices, or enlarge the cache"
             )
 
     def _needed(self, request: Request) -> int:
@@ -53,17 +57,28 @@ class Admission:
         return -(-longest // self._pool.block_size) * request.params.n
 
     def admit(self, running: Series[Sequence]) -> list[Sequence]:
-        """Take from the queue those that may begin now."""
+        """Take from the queue those that may begin now.
+
+        Raises OutOfBlocks where nothing runs here and another engine holds the cache: no step of
+        this engine would ever free it.
+        """
         admitted: list[Sequence] = []
         places = self._most - sum(1 + sequence.forks for sequence in running)
         while self.waiting:
             head = self.waiting[0]
             needed = self._needed(head.request)
-            if head.request.params.n > places or sum(self._promised.values()) + needed > self._pool.total:
+            if head.request.params.n > places or self._pool.promised + needed > self._pool.total:
                 break
             admitted.append(self.waiting.popleft())
             self._promised[head.request_id] = needed
+            self._pool.promised += needed
             places -= head.request.params.n
+        if self.waiting and not admitted and not running:
+            needed = self._needed(self.waiting[0].request)
+            raise OutOfBlocks(
+                f"a request may need {needed} of {self._pool.total} cache blocks and {self._pool.promised} "
+                "are promised to other engines on this model; finish or abort theirs"
+            )
         return admitted
 
     def withdraw(self, request_id: int) -> list[Sequence]:
@@ -75,4 +90,5 @@ class Admission:
     def settle(self, running: Series[Sequence]) -> None:
         """Forget the promises to requests of which nothing runs any more."""
         alive = {sequence.request_id for sequence in running}
-        self._promised = {request: blocks for request, blocks in self._promised.items() if request in alive}
+        for request in [request for request in self._promised if request not in alive]:
+            self._pool.promised -= self._promised.pop(request)

@@ -21,9 +21,10 @@ from itertools import count
 
 import numpy as np
 
-from pilotfish.draft import EMPTY, Draft, Verdict
+from pilotfish.draft import Draft, Verdict
 from pilotfish.engine.admission import Admission
 from pilotfish.engine.request import Event, Request, Summary
+from pilotfish.engine.round import Round
 from pilotfish.engine.scheduler import Scheduler, SchedulerConfig, Work
 from pilotfish.engine.sequence import Limits, Sequence
 from pilotfish.engine.stats import Stats
@@ -54,26 +55,6 @@ class EngineConfig:
 
     verification: str = "coupled"
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
-
-
-@dataclass(frozen=True)
-class Round:
-    """One sequence's part in one pass, with its draft (a chain)."""
-
-    work: Work
-    draft: Draft
-
-    @property
-    def tokens(self) -> list[int]:
-        """The tokens of the slice before any pad: those read, then the draft's."""
-        sequence, read = self.work.sequence, self.work.read
-        return [*sequence.tokens[sequence.computed : sequence.computed + read], *self.draft.tokens]
-
-    @property
-    def wanted(self) -> range:
-        """The tokens whose logits are wanted: the last one read and the draft's nodes, if at all."""
-        last = self.work.read - 1
-        return range(last, last + 1 + len(self.draft)) if self.work.completes else range(0)
 
 
 class Engine:
@@ -116,6 +97,8 @@ class Engine:
         running = [sequence for sequence in self._running if sequence.request_id == request_id]
         stopped = [*self._admission.withdraw(request_id), *running]
         events = [self._close(sequence, "aborted") for sequence in stopped]
+        unborn = [choice for sequence in stopped for choice in self._forks(sequence)]
+        events.extend(self._close(choice, "aborted") for choice in unborn)
         self._retire()
         return events
 
@@ -123,8 +106,15 @@ class Engine:
         """One pass over the target, and what came of it. Nothing happens where nothing waits or runs."""
         admitted = self._admission.admit(self._running)
         self._running.extend(admitted)
-        events = [event for sequence in admitted if sequence.remaining <= 0 for event in self._nothing_to_do(sequence)]
-        works = self._scheduler.schedule([sequence for sequence in self._running if not sequence.finish_reason])
+        events = [
+            event
+            for sequence in admitted
+            if sequence.remaining <= 0
+            for event in self._nothing_to_do(sequence)
+        ]
+        works = self._scheduler.schedule(
+            [sequence for sequence in self._running if not sequence.finish_reason]
+        )
         if works:
             with self._timed("propose"):
                 rounds = self._draft(works)
@@ -155,23 +145,29 @@ class Engine:
     def _draft(self, works: list[Work]) -> list[Round]:
         """Ask for drafts where this pass will reach the end of what is known, and cut them to what pays."""
         ready = [work for work in works if work.completes and not work.sequence.forks]
-        drafts = self._propose([work.sequence for work in ready]) if self._planner.budget and ready else []
-        others = [work for work in works if not (work.completes and not work.sequence.forks)]
-        other_rows = sum(max(work.read, self._parts.form.min_tokens) for work in others)
+        others = [Round(work) for work in works if not (work.completes and not work.sequence.forks)]
+        if not ready or not self._planner.budget:
+            return [*map(Round, ready), *others]
+        proposed = self._propose([work.sequence for work in ready])
+        other_rows = sum(max(part.work.read, self._parts.form.min_tokens) for part in others)
         kept = self._planner.cut(
-            drafts, read=[work.read for work in ready], other_rows=other_rows, room=self._parts.form.max_rows - other_rows
-        ) if drafts else [EMPTY] * len(ready)
-        return [*map(Round, ready, kept), *(Round(work, EMPTY) for work in others)]
+            [self._survival.price(draft) for draft in proposed],
+            read=[work.read for work in ready],
+            other_rows=other_rows,
+            room=self._parts.form.max_rows - other_rows,
+        )
+        return [*map(Round, ready, kept, proposed), *others]
 
     def _propose(self, sequences: list[Sequence]) -> list[Draft]:
-        proposed = self._proposer.propose(sequences, self._planner.budget)
+        budget = self._planner.budget
         drafts: list[Draft] = []
-        for sequence, draft in zip(sequences, proposed, strict=True):
+        for sequence, draft in zip(sequences, self._proposer.propose(sequences, budget), strict=True):
+            affordable = draft if len(draft) <= budget else draft.keep(range(budget))
             # A draft of depth d leads to d + 1 tokens: deeper nodes could never be emitted.
-            fitting = draft.within(vocab=self._parts.limits.vocab, depth=sequence.remaining - 1)
+            fitting = affordable.within(vocab=self._parts.limits.vocab, depth=sequence.remaining - 1)
             if fitting.laws is not None and not fitting.is_chain:
                 raise BadDraft("this runtime verifies chains; the proposer drew a tree from its laws")
-            drafts.append(self._survival.price(fitting))
+            drafts.append(fitting)
         return drafts
 
     def _forward(self, rounds: list[Round]) -> list[np.ndarray]:
@@ -198,33 +194,47 @@ class Engine:
             try:
                 verdict = verify(self._verification, part.draft, rows, choice)
             except (BadLogits, BadDraft) as error:
-                events.append(self._close(choice, "error", known=known, error=str(error)))
+                events.append(self._fail(choice, part, known, str(error)))
                 continue
-            events.append(self._accept(choice, part.draft, verdict))
+            events.append(self._accept(choice, part, verdict))
             read = np.array([choice.tokens[known - 1], *part.draft.tokens])
             observations.append(Observation(choice, part.draft, verdict, read, top_ids))
         return events
 
-    def _accept(self, choice: Sequence, draft: Draft, verdict: Verdict) -> Event:
+    def _accept(self, choice: Sequence, part: Round, verdict: Verdict, *, error: str | None = None) -> Event:
+        draft = part.draft
         self._commit(choice, len(verdict.path))
-        self._survival.observe(draft, verdict)
+        self._survival.follow(part.lesson, verdict.emitted(draft))
         choice.stats.count(draft, verdict)
         self.stats.count(draft, verdict)
         choice.timing.tick()
         last = "corrected" if verdict.corrected(draft) else "target"
         origins = (*(draft.sources[node] for node in verdict.path), last)
-        return self._event(choice, known=len(choice.tokens) - len(origins), origins=origins)
+        return self._event(choice, known=len(choice.tokens) - len(origins), origins=origins, error=error)
+
+    def _fail(self, choice: Sequence, part: Round, known: int, error: str) -> Event:
+        """A row was no law. What was emitted before it stands, and the last token is the round's own."""
+        choice.finish_reason = "error"
+        choice.text.close(stops=False)
+        written = choice.tokens[known:]  # all of them drafted, since the row after them was read
+        if not written:
+            return self._event(choice, known=known, error=error)
+        verdict = Verdict(tuple(range(len(written) - 1)), written[-1])
+        return self._accept(choice, part, verdict, error=error)
 
     def _commit(self, sequence: Sequence, tokens: int) -> None:
         sequence.computed += tokens
         self._cache.commit(sequence.id, sequence.computed)
 
     def _forks(self, sequence: Sequence) -> list[Sequence]:
-        """The other choices of a request whose prompt has just been read; they share its blocks."""
+        """The other choices of a request whose prompt has just been read; they share its blocks.
+
+        (Or of one that ended before: those are born to be closed, and need no blocks.)
+        """
         siblings: list[Sequence] = []
         while sequence.forks:
             sibling = sequence.fork(id=next(self._ids), text=self._parts.text(sequence.request.params.stop))
-            if sequence.computed:
+            if sequence.computed and not sequence.finish_reason:
                 self._cache.fork(sequence.id, sibling.id, self._parts.runner.copy_block)
             self._running.append(sibling)
             siblings.append(sibling)
@@ -232,10 +242,10 @@ class Engine:
 
     # The end of a choice.
 
-    def _close(self, choice: Sequence, reason: str, *, known: int | None = None, error: str | None = None) -> Event:
+    def _close(self, choice: Sequence, reason: str) -> Event:
         choice.finish_reason = reason
         choice.text.close(stops=False)
-        return self._event(choice, known=len(choice.tokens) if known is None else known, error=error)
+        return self._event(choice, known=len(choice.tokens))
 
     def _event(
         self, choice: Sequence, *, known: int, origins: tuple[str, ...] = (), error: str | None = None

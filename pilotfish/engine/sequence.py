@@ -35,7 +35,9 @@ class Limits:
 class Sequence:
     """One choice of a request. Create one per choice; `fork` gives its siblings the same past."""
 
-    def __init__(self, request: Request, *, id: int, request_id: int, text: GrowingText, limits: Limits) -> None:
+    def __init__(
+        self, request: Request, *, id: int, request_id: int, text: GrowingText, limits: Limits
+    ) -> None:
         self.id = id
         self.request_id = request_id
         self.request = request
@@ -125,4 +127,5 @@ class Sequence:
 
 def _logprobs(source: np.ndarray | Scores, token: int, top: int) -> TokenLogprobs:
     found = logprobs(source, token, top)
-    return TokenLogprobs(token, found.logprob, tuple(zip(found.top_ids, found.top_logprobs, strict=True)))
+    top_ids, top_logprobs = found.top_ids.tolist(), found.top_logprobs.tolist()
+    return TokenLogprobs(token, found.logprob, tuple(zip(top_ids, top_logprobs, strict=True)))

@@ -87,8 +87,9 @@ class Stats:
             or self.accepted_tokens != by_source
         ):
             raise PilotfishError(
-                f"the counts disagree: emitted {self.emitted_tokens}, accepted {self.accepted_tokens}, rounds "
-                f"{self.rounds}, per position {self.accepted_per_position}, by source {self.accepted_by_source}"
+                f"the counts disagree: emitted {self.emitted_tokens}, accepted {self.accepted_tokens}, "
+                f"rounds {self.rounds}, per position {self.accepted_per_position}, "
+                f"by source {self.accepted_by_source}"
             )
 
     def as_dict(self) -> dict[str, object]:

@@ -23,12 +23,14 @@ from pilotfish.errors import OutOfBlocks, PilotfishError
 class BlockPool:
     """The blocks of one runner, shared by the engines that run on it.
 
-    The books: free + held == total, where a block held by several tables counts once.
+    The books: free + held == total, where a block held by several tables counts once. `promised`
+    is how many blocks the engines together have told their running requests they may come to hold.
     """
 
     def __init__(self, *, blocks: int, block_size: int) -> None:
         self.total = blocks
         self.block_size = block_size
+        self.promised = 0
         self._free = list(range(blocks - 1, -1, -1))
         self._holders = [0] * blocks
 

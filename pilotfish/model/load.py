@@ -20,7 +20,7 @@ from pilotfish.model.openvino.forms import FORMS
 from pilotfish.model.openvino.runner import OpenVINORunner, RuntimeConfig
 from pilotfish.model.openvino.store import Verdicts, cpu_name, stored_decoder
 from pilotfish.model.runner import NUMERIC, Form
-from pilotfish.model.selfcheck import VERSION, Proof, prove
+from pilotfish.model.selfcheck import SLOTS, VERSION, Proof, prove
 from pilotfish.model.steptimes import StepTimes, measure
 from pilotfish.model.tokenizer import Tokenizer, load_tokenizer
 from pilotfish.model.weights import Checkpoint, locate, open_checkpoint
@@ -61,10 +61,13 @@ class ModelOptions:
         ):
             if value is not None and value not in known:
                 nearest = get_close_matches(str(value), known, n=1, cutoff=0.0)[0]
-                raise BadRequest(f"{name} {value!r} is not known; did you mean {nearest!r}? Known: {', '.join(known)}")
+                raise BadRequest(
+                    f"{name} {value!r} is not known; did you mean {nearest!r}? Known: {', '.join(known)}"
+                )
         if self.threads < 0 or self.cache_tokens < 64:
             raise BadRequest(
-                f"threads must be 0 or more (found {self.threads}) and cache_tokens at least 64 ({self.cache_tokens})"
+                f"threads must be 0 or more (found {self.threads}) and cache_tokens at least 64 "
+                f"({self.cache_tokens})"
             )
 
     @property
@@ -96,7 +99,7 @@ class Target:
 
     @property
     def exactness(self) -> str:
-        """"bitwise" or "numeric": what is in use."""
+        """ "bitwise" or "numeric": what is in use."""
         return "bitwise" if self.form.bitwise else "numeric"
 
     @property
@@ -117,7 +120,9 @@ def load(options: ModelOptions, progress: Progress = _silent) -> Target:
     checkpoint = open_checkpoint(locate(options.target, progress))
     tokenizer = load_tokenizer(checkpoint)
     runtime = RuntimeConfig(
-        activations=options.used_activations, threads=options.threads, cache_tokens=options.cache_tokens
+        activations=options.used_activations,
+        threads=options.threads,
+        cache_tokens=max(options.cache_tokens, SLOTS),  # the self-check's; the pool has what was asked for
     )
     progress(f"loading {checkpoint.config.name} ({options.used_weights} weights)")
     model = stored_decoder(checkpoint, options.used_weights)
@@ -130,7 +135,7 @@ def load(options: ModelOptions, progress: Progress = _silent) -> Target:
         checkpoint=checkpoint,
         tokenizer=tokenizer,
         runner=runner,
-        pool=BlockPool(blocks=runner.blocks, block_size=runner.block_size),
+        pool=BlockPool(blocks=-(-options.cache_tokens // runner.block_size), block_size=runner.block_size),
         proof=proof,
         form=form,
         steps=_steps(runner, form, verdicts, progress),

@@ -18,13 +18,16 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from pilotfish.errors import PilotfishError
 from pilotfish.model.runner import NUMERIC, Form, Runner, Slice
 
 LENGTH = 520  # tokens of the text: past the block edge at 512
+SLOTS = 5120  # of the cache, which the check writes over
 _EDGES = ((30, 35), (254, 258), (510, 516))  # where decoding steps are tried, around block edges
 _WIDTHS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 24, 31, 32, 33, 47, 48)
-_LIMITS = (512, 256, 128, 64, 48)
-VERSION = 1  # raise it when the check changes: cached verdicts of older checks are void
+_NARROW = 32  # a width that the walk tries
+_LIMITS = (64, 128, 256, 512)
+VERSION = 2  # raise it when the check changes: cached verdicts of older checks are void
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +62,9 @@ class Proof:
     def __str__(self) -> str:
         if self.form.bitwise:
             return (
-                f"bitwise proven: {self.compared} rows bit-identical with at least {self.form.min_tokens} tokens "
-                f"a sequence and at most {self.form.max_rows} a pass; other shapes differ by up to {self.noise:.2g}"
+                f"bitwise proven: {self.compared} rows bit-identical with at least {self.form.min_tokens} "
+                f"tokens a sequence and at most {self.form.max_rows} a pass; "
+                f"other shapes differ by up to {self.noise:.2g}"
             )
         return (
             f"bitwise not proven: {self.differing} of {self.compared} rows differed; "
@@ -71,7 +75,8 @@ class Proof:
 class _Check:
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
-        self.length = min(LENGTH, runner.context)
+        # Even, so that no chunk of the reference is a lone token; one position is left for junk.
+        self.length = min(LENGTH, (runner.context - 1) // 2 * 2)
         random = np.random.default_rng(20240823)
         self.text = [int(token) for token in random.integers(0, runner.vocab, self.length)]
         self.junk = [int(token) for token in random.integers(0, runner.vocab, self.length + 64)]
@@ -79,6 +84,7 @@ class _Check:
         self.compared = 0
         self.differing = 0
         self.worst = 0.0
+        self.worst_outside = 0.0
         self.reference = self._reference()
 
     def table(self, index: int) -> list[int]:
@@ -91,7 +97,7 @@ class _Check:
         return self.runner.blocks // self.table_blocks
 
     def _reference(self) -> np.ndarray:
-        rows = [self.run(start, 16, self.table(0)) for start in range(0, self.length, 16)]
+        rows = [self.run(start, 26, self.table(0)) for start in range(0, self.length, 26)]
         return np.concatenate(rows)
 
     def slice(self, start: int, width: int, table: list[int]) -> Slice:
@@ -149,9 +155,8 @@ class _Check:
         parts = [(0, 2), (30, 3), (64, 2), (127, 4), (255, 2), (257, 9)]
         count = min(self.tables() - 2, len(parts))
         parts = [(start, width) for start, width in parts[:count] if start + width <= self.length]
-        for index, (start, _) in enumerate(parts):
-            for begin in range(0, start, 48):
-                self.run(begin, min(48, start - begin), self.table(index + 2))
+        for index in range(len(parts)):
+            self.copy(self.table(index + 2))
         good = True
         for order in (range(len(parts)), range(len(parts) - 1, -1, -1)):
             batch = [self.slice(*parts[index], self.table(index + 2)) for index in order]
@@ -162,42 +167,49 @@ class _Check:
                 good &= self.equal(rows, part.start)
         return good
 
+    def copy(self, table: list[int]) -> None:
+        """Give a table the keys and values that the walk left in the first one."""
+        for source, destination in zip(self.table(0), table, strict=True):
+            self.runner.copy_block(source, destination)
+
     def widest(self) -> int:
-        """The largest pass, among a few sizes, that still gives the reference's rows."""
+        """The largest pass, among a few sizes, up to which all give the reference's rows."""
+        widest = _NARROW
         for limit in _LIMITS:
             rows = self.run(0, min(limit, self.length), self.table(1))
-            if (rows == self.reference[: len(rows)]).all():
-                self.compared += len(rows)
-                return limit
-        return 32
+            if (rows != self.reference[: len(rows)]).any():
+                self.worst_outside = float(np.abs(rows - self.reference[: len(rows)]).max())
+                break
+            self.compared += len(rows)
+            widest = limit
+        return widest
 
-    def noise(self, widest: int) -> float:
+    def noise(self) -> float:
         """The largest difference in a logit over passes outside the form: one token, wide passes."""
-        worst, start, table = 0.0, 0, self.table(1)
-        for begin, end in _EDGES:
-            for probe in (begin, begin + 2, end):
-                if probe + 2 > self.length:
-                    break
-                while start < probe:
-                    width = min(48, probe - start)
-                    self.run(start, width if width > 1 else 2, table)
-                    start += width
-                row = self.run(probe, 1, table)[0]
-                worst = max(worst, float(np.abs(row - self.reference[probe]).max()))
-        if widest < self.length:
-            rows = self.run(0, min(2 * widest, self.length), table)
-            worst = max(worst, float(np.abs(rows - self.reference[: len(rows)]).max()))
+        worst, table = self.worst_outside, self.table(1)
+        for probe in [place for edge in _EDGES for place in edge if place < self.length]:
+            self.copy(table)
+            row = self.run(probe, 1, table)[0]
+            worst = max(worst, float(np.abs(row - self.reference[probe]).max()))
         return worst
 
 
 def prove(runner: Runner) -> Proof:
-    """Check the runner; it must not hold anything, since the check writes over its blocks."""
+    """Check the runner; it must not hold anything, since the check writes over its blocks.
+
+    Raises PilotfishError where the cache has fewer than SLOTS slots.
+    """
+    slots = runner.blocks * runner.block_size
+    if slots < SLOTS:
+        raise PilotfishError(
+            f"the self-check needs a cache of {SLOTS} slots, this one has {slots}; enlarge it"
+        )
     began = time.perf_counter()
     check = _Check(runner)
     widest = check.widest()
     edge = runner.block_size
     good = check.walk() and check.chunks((7, 2, 31, 13, 3), limit=4 * edge) and check.mixed(widest)
-    noise = max(check.noise(widest), check.worst)
+    noise = max(check.noise(), check.worst)
     form = Form(min_tokens=2, max_rows=widest, bitwise=True) if good else NUMERIC
     return Proof(
         form=form,

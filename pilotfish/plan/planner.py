@@ -6,8 +6,9 @@ sizes are tried, since step times are a staircase: a few nodes more can be free,
 
     Planner(steps).cut([draft], read=[1], other_rows=0)
 
-No draft at all is always allowed. Drafts that carry laws pass unchanged: whether such a node is
-verified may not depend on the token that was drawn. Knows nothing of tokens or models.
+No draft at all is always allowed. Drafts that carry laws are only cut where the pass has no room,
+all at one depth: whether such a node is verified may not depend on the token that was drawn.
+Knows nothing of tokens or models.
 """
 
 from __future__ import annotations
@@ -59,15 +60,13 @@ class Planner:
         chains = [draft if draft.laws is not None else best_chain(draft) for draft in drafts]
         if self.length is not None:
             chains = [chain.keep(range(min(len(chain), self.length))) for chain in chains]
-        ranked = self._ranked(chains)
-        kept = [0 if chain.laws is None else len(chain) for chain in chains]
-        rows = [max(self.min_tokens, count + nodes) for count, nodes in zip(read, kept, strict=True)]
-        total, expected = sum(rows), float(len(chains))
+        kept = self._unpriced(chains, read, room)
+        total = sum(max(self.min_tokens, count + nodes) for count, nodes in zip(read, kept, strict=True))
+        expected = len(chains) + sum(sum(c.survival[:nodes]) for c, nodes in zip(chains, kept, strict=True))
         best, best_goodput = list(kept), self._goodput(expected, total + other_rows)
-        for survival, index in ranked:
+        for survival, index in self._ranked(chains, kept):
             kept[index] += 1
-            total += max(self.min_tokens, read[index] + kept[index]) - rows[index]
-            rows[index] = max(self.min_tokens, read[index] + kept[index])
+            total += 1
             expected += survival
             if total > room:
                 break
@@ -76,13 +75,28 @@ class Planner:
                 best, best_goodput = list(kept), goodput
         return [self._first(chain, count) for chain, count in zip(chains, best, strict=True)]
 
+    def _unpriced(self, chains: Sequence[Draft], read: Sequence[int], room: int) -> list[int]:
+        """How many nodes of each chain need no price: those that take the place of a pad, and sampled
+        ones, as deep as there is room for all (a depth that does not depend on what was drawn)."""
+        sampled = [chain.laws is not None for chain in chains]
+        depth = MOST_NODES if any(sampled) else 0
+        while depth and room < sum(
+            max(self.min_tokens, count + depth * drawn) for count, drawn in zip(read, sampled, strict=True)
+        ):
+            depth -= 1
+        free = [max(self.min_tokens - count, 0) for count in read]
+        return [
+            min(len(chain), depth if drawn else pads)
+            for chain, drawn, pads in zip(chains, sampled, free, strict=True)
+        ]
+
     @staticmethod
-    def _ranked(chains: Sequence[Draft]) -> list[tuple[float, int]]:
-        """(survival, sequence) of every node without a law, best first; a chain's own order is kept."""
+    def _ranked(chains: Sequence[Draft], kept: Sequence[int]) -> list[tuple[float, int]]:
+        """(survival, sequence) of the nodes after those kept, best first; a chain's own order stays."""
         ranked: list[tuple[float, int]] = []
         for index, chain in enumerate(chains):
             floor = 1.0
-            for survival in chain.survival if chain.laws is None else ():
+            for survival in chain.survival[kept[index] :] if chain.laws is None else ():
                 floor = min(floor, survival)
                 ranked.append((floor, index))
         return sorted(ranked, key=lambda node: -node[0])

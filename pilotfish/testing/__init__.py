@@ -9,6 +9,7 @@
     markov      the target: the next law depends on the last few tokens
     proposers   Oracle, Contrarian, Coin, Overlong, OutOfVocabulary, Nothing, Sampled
     world       decodes with real keyed noise, round by round, without an engine
+    runner      WorldRunner, a runtime over the target, with a paged cache and planted faults
     exact       goes through every random outcome of a procedure; a chi-square test
     laws        the exact laws of plain decoding and of one round
 
@@ -20,12 +21,14 @@ from pilotfish.testing.exact import Fork, ForkedChance, chi_square_deviation, ou
 from pilotfish.testing.laws import PlainLaw, round_law
 from pilotfish.testing.markov import MarkovTarget
 from pilotfish.testing.proposers import Coin, Contrarian, Oracle, OutOfVocabulary, Overlong, Sampled
+from pilotfish.testing.runner import Faults, WorldRunner
 from pilotfish.testing.world import Decoded, Round, WorldContinuation, run_round, run_world
 
 __all__ = [
     "Coin",
     "Contrarian",
     "Decoded",
+    "Faults",
     "Fork",
     "ForkedChance",
     "MarkovTarget",
@@ -37,6 +40,7 @@ __all__ = [
     "Round",
     "Sampled",
     "WorldContinuation",
+    "WorldRunner",
     "chi_square_deviation",
     "outcomes",
     "round_law",

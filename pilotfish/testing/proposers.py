@@ -154,7 +154,7 @@ class Sampled:
         eos_ids: Iterable[int] = (),
     ) -> None:
         self.table, self.params, self.noise = table, params, noise
-        self.widths, self.eos_ids = widths, frozenset(eos_ids)
+        self.widths, self.eos_ids = widths, frozenset(() if params.ignore_eos else eos_ids)
         self.laws: dict[tuple[int, ...], Law] = {}  # computed once: enumerations ask again and again
 
     def propose(self, sequences: Sequence[Context], budget: int) -> list[Draft]:

@@ -37,7 +37,8 @@ class WorldContinuation:
         self.prompt_length = len(self.tokens)
         self.vocab = vocab
         self.params = params
-        self.eos_ids = frozenset(eos_ids)
+        # with ignore_eos the end of text is a token like any other, before min_tokens too
+        self.eos_ids = frozenset(() if params.ignore_eos else eos_ids)
         self.noise = noise or Noise(params.seed or 0, 0)
         self.finish_reason: str | None = None
         self.history = History(self.tokens, vocab)
@@ -64,8 +65,7 @@ class WorldContinuation:
         assert self.finish_reason is None, f"token {token} after the request had finished"
         self.history.push(token)
         self.tokens.append(token)
-        ends = set(self.params.stop_ids) | (set() if self.params.ignore_eos else self.eos_ids)
-        if token in ends:
+        if token in self.eos_ids | self.params.stop_ids:
             self.finish_reason = "stop"
         elif len(self.tokens) - self.prompt_length >= self.params.max_tokens:
             self.finish_reason = "length"

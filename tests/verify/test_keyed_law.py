@@ -26,7 +26,7 @@ from pilotfish.verify import Chance, Keyed, Law
 SEEDS = 2500
 LIMIT = 3.1  # standard deviations; the law itself passes it with probability 0.001
 RANDOM = tuple(MarkovTarget.random(seed=seed, vocab=3, spread=0.8) for seed in (21, 22))
-TOY = (MarkovTarget.fixed([1 / 3, 2 / 3]), MarkovTarget.fixed([2 / 3, 1 / 3]))
+BALANCED = (MarkovTarget.fixed([0.5, 0.5]), MarkovTarget.fixed([0.75, 0.25]))  # block's h_i: 0.2, 1, ...
 SKEWED = (MarkovTarget.fixed([0.2, 0.3, 0.5]), MarkovTarget.fixed([0.6, 0.25, 0.15]))
 PENALTIES = {"temperature": 2.0, "top_k": 2, "repetition_penalty": 1.2, "frequency_penalty": 0.4}
 
@@ -70,13 +70,20 @@ def test_chains_with_truncation_and_penalties(kind: str) -> None:
     assert deviation(kind, (1, 1), setting=PENALTIES) < LIMIT
 
 
-def test_block_toy_has_the_plain_law() -> None:
-    assert deviation("block", (1, 1, 1), TOY) < LIMIT
+def test_a_balanced_world_has_the_plain_law() -> None:
+    assert deviation("block", (1, 1, 1), BALANCED) < LIMIT
 
 
 def test_without_the_round_in_the_key_block_goes_wrong() -> None:
     """Block verification looks at the whole draft, so the next round must not see its numbers again."""
-    assert deviation("block", (1, 1, 1), TOY, round_key=0) > LIMIT
+    assert deviation("block", (1, 1, 1), BALANCED, round_key=0) > LIMIT
+
+
+class OneNumber(Keyed):
+    """A fault: the trials of all lengths read one number."""
+
+    def accepts(self, probability: float, *, position: int, trial: int = 0) -> bool:
+        return super().accepts(probability, position=self.round_start, trial=trial)
 
 
 class OneTrial(Keyed):
@@ -95,10 +102,19 @@ class DraftNoise(Keyed):
         )
 
 
-def test_skewed_world_has_the_plain_law() -> None:
+def test_a_skewed_world_has_the_plain_law() -> None:
     assert deviation("rejection", (2,), SKEWED) < LIMIT
 
 
-@pytest.mark.parametrize(("fault", "widths"), [(OneTrial, (2,)), (DraftNoise, (1,))])
-def test_a_number_looked_at_twice_is_caught(fault: KeyedBy, widths: tuple[int, ...]) -> None:
-    assert deviation("rejection", widths, SKEWED, chance=fault, setting={"max_tokens": 1}) > LIMIT
+@pytest.mark.parametrize(
+    ("fault", "kind", "widths", "world"),
+    [
+        (OneNumber, "block", (1, 1), BALANCED),
+        (OneTrial, "rejection", (2,), SKEWED),
+        (DraftNoise, "rejection", (1,), SKEWED),
+    ],
+)
+def test_a_number_looked_at_twice_is_caught(
+    fault: KeyedBy, kind: str, widths: tuple[int, ...], world: tuple[MarkovTarget, ...]
+) -> None:
+    assert deviation(kind, widths, world, chance=fault, setting={"max_tokens": len(widths)}) > LIMIT

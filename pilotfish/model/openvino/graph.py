@@ -116,7 +116,9 @@ class _Decoder:
         repeat = config.heads // config.kv_heads
         wide = ops.concat([self._batch(), _ints(config.kv_heads, repeat), length, _ints(config.head_dim)], 0)
         return ops.reshape(
-            ops.broadcast(ops.unsqueeze(both, _ints(2)), wide), _ints(0, config.heads, -1, config.head_dim), True
+            ops.broadcast(ops.unsqueeze(both, _ints(2)), wide),
+            _ints(0, config.heads, -1, config.head_dim),
+            True,
         )
 
     def _batch(self) -> ov.Node:

@@ -55,9 +55,7 @@ class OpenVINORunner:
         compiled = ov.Core().compile_model(paged(model, runtime.taps), "CPU", _properties(runtime))
         self._request = compiled.create_infer_request()
         self._ports = {port.get_any_name(): port for port in compiled.inputs}
-        self._caches = [
-            self._allocate(port) for name, port in self._ports.items() if "_cache." in name
-        ]
+        self._caches = [self._allocate(port) for name, port in self._ports.items() if "_cache." in name]
 
     def _allocate(self, port: ov.ConstOutput) -> np.ndarray:
         """Bind one layer's key or value cache: [block, head, slot, dim].
@@ -127,5 +125,3 @@ def _properties(runtime: RuntimeConfig) -> dict[str, str]:
         "NUM_STREAMS": "1",
         "PERFORMANCE_HINT": "LATENCY",
     }
-
-

@@ -29,8 +29,9 @@ class Tokenizer:
     eos_ids   every id that ends a text
     bos_id    the id that begins one, or None; `adds_bos` says whether the model wants it
 
-    Where the vocabulary has no token for a byte (SmolLM2 lacks 21: 9 ASCII control characters and
-    bytes of rare planes), that byte vanishes in encoding, as it does in every other engine.
+    Where the vocabulary has no token for a byte, that byte vanishes in encoding, as in transformers.
+    SmolLM2 lacks six control characters (04 06 13 14 16 1D) and the lead bytes F1 and F2 (U+40000 to
+    U+BFFFF); the other 13 it lacks never stand in UTF-8.
     """
 
     def __init__(

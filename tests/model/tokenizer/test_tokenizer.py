@@ -75,6 +75,11 @@ def test_trusted_text_is_parsed(tokenizer: Tokenizer) -> None:
     assert tokenizer.token_bytes(1) == b"" and tokenizer.token_bytes(1, skip_control=False) == b"<|im_start|>"
 
 
+def test_bytes_without_a_token_vanish(tokenizer: Tokenizer) -> None:
+    kept = [byte for byte in range(32) if tokenizer.encode(chr(byte))]
+    assert set(range(32)) - set(kept) == {0x04, 0x06, 0x13, 0x14, 0x16, 0x1D}
+
+
 def test_rows_without_a_token_are_empty(tokenizer: Tokenizer) -> None:
     assert tokenizer.token_bytes(49152) == b"" and tokenizer.decode([49152, 4093]) == "user"
     with pytest.raises(BadRequest, match="-1 is no token id"):

@@ -1,0 +1,152 @@
+"""`pilotfish bench`: plain and speculative decoding of the same prompts, interleaved, by task.
+
+    pilotfish bench --limit 1 --draft suffix --draft recycle
+    pilotfish bench --prompts spec_bench.jsonl --repeat 3 --json > result.json
+    pilotfish bench --step-times steps.png --measure
+
+Exit status 1 where a run that is certain to be the same (bitwise, coupled) was not. Knows nothing of
+how anything is measured.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pilotfish.bench.figures import differing_prompts
+from pilotfish.bench.picture import Curve, draw, measure
+from pilotfish.bench.progress import Bar
+from pilotfish.bench.report import as_dict, table
+from pilotfish.bench.run import Bench, BenchOptions, Result
+from pilotfish.bench.workload import read_prompts
+from pilotfish.cli.flags import (
+    BadFlag,
+    Parser,
+    add_model_flags,
+    add_sampling_flags,
+    add_speculation_flags,
+    llm,
+    sampling_params,
+    speculation_options,
+)
+from pilotfish.cli.report import json_line
+from pilotfish.cli.terminal import Progress
+from pilotfish.errors import BadRequest
+from pilotfish.llm import LLM
+from pilotfish.model.runner import NUMERIC
+from pilotfish.propose.spec import build
+
+# One choice without logprobs: what a benchmark measures. --n and --logprobs are refused by name.
+_SAMPLING = (
+    "max_tokens", "min_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty",
+    "presence_penalty", "frequency_penalty", "logit_bias", "stop", "ignore_eos", "seed",
+)  # fmt: skip
+
+
+def parser() -> Parser:
+    """The flags of `bench`."""
+    made = Parser("bench", "measure speed on a set of prompts, with the plain run beside it")
+    add_work_flags(made, limit="prompts per category")
+    work = made.add_argument_group("measuring")
+    work.add_argument(
+        "--concurrency", type=int, default=1, metavar="N", help="requests in flight (default 1)"
+    )
+    work.add_argument(
+        "--repeat", type=int, default=1, metavar="N", help="repeats, of which medians are taken (default 1)"
+    )
+    work.add_argument(
+        "--step-times", type=Path, metavar="PNG", help="draw the step time by rows instead, as a picture"
+    )
+    work.add_argument(
+        "--measure", action="store_true", help="with --step-times: measure afresh, bitwise and numeric"
+    )
+    work.add_argument("--json", action="store_true", help="one JSON object on stdout, nothing else")
+    add_speculation_flags_with_drafts(made, "who guesses; may be repeated, one run each (default auto)")
+    add_sampling_flags(made, _SAMPLING)
+    add_model_flags(made)
+    return made
+
+
+def add_work_flags(made: Parser, *, limit: str) -> None:
+    """--prompts --limit --first-turn, as `bench` and `audit` share them."""
+    work = made.add_argument_group("prompts")
+    work.add_argument(
+        "--prompts", type=Path, metavar="FILE", help="JSONL with id, category, turns; default: built in"
+    )
+    work.add_argument("--limit", type=int, metavar="N", help=limit)
+    if made.prog.endswith("bench"):
+        work.add_argument("--first-turn", action="store_true", help="only the first turn of each prompt")
+
+
+def add_speculation_flags_with_drafts(made: Parser, text: str) -> None:
+    """As add_speculation_flags, but --draft may be repeated and fills `args.drafts`."""
+    made.conflict_handler = "resolve"  # the second --draft takes the place of the first
+    add_speculation_flags(made)
+    group = made.add_argument_group("drafts")
+    group.add_argument("--draft", dest="drafts", action="append", metavar="NAME", help=text)
+
+
+def check_drafts(drafts: Sequence[str]) -> None:
+    """Refuse a wrong name before a model is loaded. Raises BadFlag."""
+    for draft in drafts:
+        try:
+            build(draft, record=lambda _: None)
+        except BadRequest as problem:
+            raise BadFlag(f"--draft: {problem}") from None
+
+
+def run(args: Namespace) -> int:
+    """Measure and report."""
+    if args.measure and args.step_times is None:
+        raise BadFlag("--measure belongs to --step-times; give both, or leave it out")
+    drafts = tuple(args.drafts or ("auto",))
+    check_drafts(drafts)
+    try:
+        options = BenchOptions(drafts=drafts, concurrency=args.concurrency, repeat=args.repeat)
+        prompts = read_prompts(args.prompts, limit=args.limit, first_turn=args.first_turn)
+    except BadRequest as problem:
+        raise BadFlag(str(problem)) from None
+    params = sampling_params(args)
+    speculation_options(args)
+    with Progress(sys.stderr) as progress:
+        model = llm(args, progress)
+    if args.step_times is not None:
+        return _step_times(model, args)
+    bar = Bar(sys.stderr)
+    try:
+        result = Bench(model, options).run(prompts, params, bar.show)
+    finally:
+        bar.close()
+    print(json_line(as_dict(result)) if args.json else table(result))
+    return _status(result)
+
+
+def _status(result: Result) -> int:
+    """1 where a promise was broken. What is numeric may differ; what is not coupled keeps the law only."""
+    promised = result.llm.target.form.bitwise and (
+        result.llm.speculation.verification == "coupled" or result.params.temperature == 0
+    )
+    return int(promised and any(differing_prompts(run, result.plain) for run in result.runs))
+
+
+def _step_times(model: LLM, args: Namespace) -> int:
+    target = model.target
+    curves: Mapping[str, Curve] = {target.exactness: target.steps.table}
+    if args.measure:
+        forms = {"numeric": NUMERIC} | ({"bitwise": target.form} if target.form.bitwise else {})
+        curves = measure(target.runner, forms)
+    title = (
+        f"Why drafting is nearly free: {target.checkpoint.config.name}, {target.options.used_weights} weights"
+    )
+    draw(args.step_times, curves, title=f"{title}\n{target.machine['cpu']}, {target.threads} threads")
+    if args.json:
+        milliseconds = {
+            name: {str(rows): round(1e3 * seconds, 3) for rows, seconds in curve.items()}
+            for name, curve in curves.items()
+        }
+        print(json_line({"picture": str(args.step_times), "milliseconds_by_rows": milliseconds}))
+    else:
+        print(f"{args.step_times}: step times of {', '.join(curves)}")
+    return 0
