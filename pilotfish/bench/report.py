@@ -125,7 +125,7 @@ def _conditions(result: Result) -> list[str]:
         f"{value} threads" if key == "threads" else str(value) for key, value in target.machine.items()
     )
     lines = [
-        f"target {target.options.target} ({target.checkpoint.config.name}), weights "
+        f"target {target.options.target} ({target.name}), weights "
         f"{target.options.used_weights}, activations {target.options.used_activations}, {target.exactness}",
         f"machine {machine}; peak memory {peak_memory_bytes() / 2**20:.0f} MiB",
     ]

@@ -65,9 +65,6 @@ def _dispatch(words: list[str], loaded: Target | None) -> int:
             print(f"pilotfish {__version__}")
             return 0
         if name in COMMANDS:
-            # Importing openvino reports to its makers through a forked child, unless this is missing:
-            # nobody asked for that, and the child writes a traceback on Ctrl-C.
-            sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
             command = import_module(f"pilotfish.cli.{name}")
             args = command.parser().parse_args(words[1:])
             args.loaded = loaded

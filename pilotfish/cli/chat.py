@@ -66,7 +66,7 @@ def run(args: Namespace) -> int:
         raise BadRequest("this model has no chat template; use pilotfish generate --raw")
     chat = Chat(model, params, system=args.system)
     if sys.stdin.isatty():
-        _say(f"{model.target.checkpoint.config.name}; /help lists the commands")
+        _say(f"{model.target.name}; /help lists the commands")
     while (line := _read_line()) is not None:
         if not chat.take(line):
             break

@@ -117,7 +117,7 @@ def _heading(fast: LLM) -> str:
     target = fast.target
     machine = target.machine
     return (
-        f"{target.checkpoint.config.name}, {target.options.used_weights} weights, "
+        f"{target.name}, {target.options.used_weights} weights, "
         f"{target.options.used_activations} activations, {target.exactness}; "
         f"draft {fast.speculation.draft}, {machine['threads']} threads of {machine['cpu']}"
     )

@@ -19,7 +19,7 @@ from pilotfish.model.cache import BlockPool
 from pilotfish.model.openvino.forms import FORMS
 from pilotfish.model.openvino.runner import OpenVINORunner, RuntimeConfig
 from pilotfish.model.openvino.store import Verdicts, cpu_name, stored_decoder
-from pilotfish.model.runner import NUMERIC, Form
+from pilotfish.model.runner import NUMERIC, Form, Slice
 from pilotfish.model.selfcheck import SLOTS, VERSION, Proof, prove
 from pilotfish.model.steptimes import StepTimes, measure
 from pilotfish.model.tokenizer import Tokenizer, load_tokenizer
@@ -28,6 +28,7 @@ from pilotfish.model.weights import Checkpoint, locate, open_checkpoint
 EXACTNESS = ("bitwise", "numeric")
 ACTIVATIONS = ("int8", "f32")
 Progress = Callable[[str], None]
+_WARM_ROWS = (1, 2, 3, 4, 64)
 
 
 def _silent(_: str) -> None:
@@ -103,6 +104,12 @@ class Target:
         return "bitwise" if self.form.bitwise else "numeric"
 
     @property
+    def name(self) -> str:
+        """What to call the model in reports: its file or folder, without the way there."""
+        path = self.checkpoint.path
+        return path.stem if self.checkpoint.is_gguf else path.name
+
+    @property
     def machine(self) -> dict[str, object]:
         """What the figures were measured on."""
         return {"cpu": cpu_name(), "threads": self.threads, "runtime": f"openvino {ov.get_version()}"}
@@ -124,12 +131,13 @@ def load(options: ModelOptions, progress: Progress = _silent) -> Target:
         threads=options.threads,
         cache_tokens=max(options.cache_tokens, SLOTS),  # the self-check's; the pool has what was asked for
     )
-    progress(f"loading {checkpoint.config.name} ({options.used_weights} weights)")
+    progress(f"loading {options.target} ({options.used_weights} weights)")
     model = stored_decoder(checkpoint, options.used_weights)
     runner = OpenVINORunner(model, checkpoint.config, runtime)
     verdicts = Verdicts(checkpoint, options.used_weights, runtime)
     proof = _proof(runner, verdicts, progress)
     form = _form(options, proof, progress)
+    _warm(runner, form)
     return Target(
         options=options,
         checkpoint=checkpoint,
@@ -140,6 +148,14 @@ def load(options: ModelOptions, progress: Progress = _silent) -> Target:
         form=form,
         steps=_steps(runner, form, verdicts, progress),
     )
+
+
+def _warm(runner: OpenVINORunner, form: Form) -> None:
+    """Passes of the common shapes: the first of each builds its kernels, which is no request's fault."""
+    blocks = list(range(-(-_WARM_ROWS[-1] // runner.block_size)))
+    for rows in _WARM_ROWS:
+        if form.min_tokens <= rows <= min(form.max_rows, runner.context):
+            runner.forward([Slice([0] * rows, 0, blocks, range(rows - 1, rows))])
 
 
 def _proof(runner: OpenVINORunner, verdicts: Verdicts, progress: Progress) -> Proof:

@@ -22,6 +22,10 @@ def locate(target: str, progress: Progress | None = None) -> Path:
     """Finds a model, fetching it where needed. Raises BadModel where there is none."""
     if target == EMBEDDED:
         return embedded_path(progress)
+    if not target:
+        raise BadModel(
+            f"no model is named; name a .gguf file, a Hugging Face folder, a hub id or {EMBEDDED!r}."
+        )
     path = Path(target).expanduser()
     if path.is_file() or (path / "config.json").is_file():
         return path
