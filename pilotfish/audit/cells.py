@@ -8,7 +8,7 @@ Knows nothing of engines.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pilotfish.bench.workload import Prompt, spread
@@ -64,27 +64,32 @@ def all_cells(drafts: Sequence[str], samplings: Sequence[str] = tuple(SAMPLINGS)
 
 
 def few_cells(drafts: Sequence[str], samplings: Sequence[str] = tuple(SAMPLINGS)) -> list[Case]:
-    """A Latin square: every draft meets every sampling and every setting, but not all three at once."""
+    """A Latin square: every draft meets every sampling and every setting, but not all three at once.
+
+    A draft of DRAFTS meets the same ones whichever others are audited.
+    """
+    shifts = [DRAFTS.index(draft) if draft in DRAFTS else place for place, draft in enumerate(drafts)]
     return [
-        Case(draft=draft, sampling=sampling, setting=SETTINGS[(i + j) % len(SETTINGS)])
-        for i, draft in enumerate(drafts)
-        for j, sampling in enumerate(samplings)
+        Case(draft=draft, sampling=sampling, setting=SETTINGS[(shift + place) % len(SETTINGS)])
+        for draft, shift in zip(drafts, shifts, strict=True)
+        for place, sampling in enumerate(samplings)
     ]
 
 
 def requests(
-    case: Case, *, subjects: int, prompts: int, tokens: int, samplings: Sequence[str]
+    case: Case, *, subjects: Iterable[int], prompts: int, tokens: int, samplings: Sequence[str]
 ) -> list[list[Wanted]]:
     """The groups of requests of a cell; those of a group run together.
 
-    subjects  the first so many of the prompts are the cell's own; the others only fill up batches
+    subjects  the places of the cell's own prompts among all `prompts`; the others only fill up batches
     """
+    places = list(subjects)
     if case.setting != BATCH:
-        return [[Wanted(prompt=place, sampling=case.sampling, tokens=tokens)] for place in range(subjects)]
+        return [[Wanted(prompt=place, sampling=case.sampling, tokens=tokens)] for place in places]
     size = min(BATCH_SIZE, prompts)
     return [
         [_place(case, (start + place) % prompts, place, tokens, samplings=samplings) for place in range(size)]
-        for start in range(0, subjects, size)
+        for start in places[::size]
     ]
 
 

@@ -5,7 +5,8 @@
 
 The reference is the plain run, each request alone, prompts in whole chunks. A cell is "same", "tie"
 (numeric only: noise explains it), "bug", or "idle": no draft token was accepted or none corrected,
-so that nothing was tested, which is a failure too. Knows nothing of terminals.
+so that nothing was tested, which is a failure too; before it is given up, a cell takes the spare prompts.
+Knows nothing of terminals.
 """
 
 from __future__ import annotations
@@ -93,38 +94,45 @@ class Audit:
 
     def run(self, cases: Sequence[Case], show: Show = _silent) -> Iterator[Cell]:
         """The cells, one after the other. `show` is told the share of the tokens that are written."""
-        plans = [(case, self._requests(case)) for case in cases]
-        lengths: dict[Key, int] = {}
-        for _, groups in plans:
-            for wanted in (wanted for group in groups for wanted in group):
-                key = (wanted.prompt, wanted.sampling)
-                lengths[key] = max(lengths.get(key, 0), wanted.tokens)
-        lacking = {key: n for key, n in lengths.items() if len(self._references.get(key, ())) < n}
-        total = sum(lacking.values()) + sum(
-            w.tokens for _, groups in plans for group in groups for w in group
-        )
+        plans = [(case, self._requests(case, range(self.subjects))) for case in cases]
+        lacking = self._lacking([wanted for _, groups in plans for group in groups for wanted in group])
+        total = sum(wanted.tokens for wanted in lacking)
+        total += sum(wanted.tokens for _, groups in plans for group in groups for wanted in group)
         done = 0
-        for (place, sampling), tokens in lacking.items():
-            show(done / total, f"plain reference, {self._prompts[place][0].id}, {sampling}")
-            self._refer(Wanted(prompt=place, sampling=sampling, tokens=tokens))
-            done += tokens
+        for wanted in lacking:
+            show(done / total, f"plain reference, {self._prompts[wanted.prompt][0].id}, {wanted.sampling}")
+            self._refer(wanted)
+            done += wanted.tokens
         for case, groups in plans:
             counts, llm = _Counts(), self._speculative(case)
             for group in groups:
-                show(done / total, f"{case.draft}, {case.sampling}, {case.setting}")
+                show(done / total, _named(case))
                 self._compare(llm, group, counts)
                 done += sum(wanted.tokens for wanted in group)
+            for place in range(self.subjects, len(self._prompts)):
+                if not _idle(llm):
+                    break
+                show(done / total, f"{_named(case)}, one more prompt: nothing was tested yet")
+                for group in self._requests(case, [place]):
+                    self._compare(llm, group, counts)
             llm.engine.check()
             yield self._cell(case, llm, counts)
 
-    def _requests(self, case: Case) -> list[list[Wanted]]:
+    def _requests(self, case: Case, subjects: Sequence[int]) -> list[list[Wanted]]:
         return requests(
             case,
-            subjects=self.subjects,
+            subjects=subjects,
             prompts=len(self._prompts),
             tokens=self._options.max_tokens,
             samplings=self._options.samplings,
         )
+
+    def _lacking(self, group: Sequence[Wanted]) -> list[Wanted]:
+        """The references still to be made: one of each prompt and sampling, the longest that is wanted."""
+        longest: dict[Key, Wanted] = {}
+        for wanted in sorted(group, key=lambda wanted: wanted.tokens):
+            longest[wanted.prompt, wanted.sampling] = wanted
+        return [want for key, want in longest.items() if len(self._references.get(key, ())) < want.tokens]
 
     def _request(self, wanted: Wanted) -> Request:
         prompt, ids = self._prompts[wanted.prompt]
@@ -149,6 +157,8 @@ class Audit:
 
     def _compare(self, llm: LLM, group: list[Wanted], counts: _Counts) -> None:
         """Run a group together; then compare, since a tie is judged with the runtime to itself."""
+        for wanted in self._lacking(group):
+            self._refer(wanted)
         asked = [self._request(wanted) for wanted in group]
         references = [self._references[w.prompt, w.sampling][: w.tokens] for w in group]
         for request, reference in zip(asked, references, strict=True):
@@ -181,7 +191,7 @@ class Audit:
         stats = llm.engine.stats
         if counts.unexplained:
             verdict = "bug"
-        elif not (stats.accepted_tokens and stats.corrected_rounds):
+        elif _idle(llm):
             verdict = "idle"
         else:
             verdict = "tie" if counts.differing else "same"
@@ -194,6 +204,15 @@ class Audit:
             verdict=verdict,
             notes=tuple(counts.notes),
         )
+
+
+def _idle(llm: LLM) -> bool:
+    """True where nothing was at stake so far."""
+    return not (llm.engine.stats.accepted_tokens and llm.engine.stats.corrected_rounds)
+
+
+def _named(case: Case) -> str:
+    return f"{case.draft}, {case.sampling}, {case.setting}"
 
 
 def worst(cells: Sequence[Cell]) -> str:

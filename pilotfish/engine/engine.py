@@ -37,6 +37,8 @@ from pilotfish.propose import Observation, Proposer
 from pilotfish.propose.survival import Survival
 from pilotfish.verify import verify
 
+_OBSERVED_ROWS = 6  # whose best ids proposers are shown: deeper ones are rarely reached, and cost the same
+
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
@@ -149,9 +151,11 @@ class Engine:
         if not ready or not self._planner.budget:
             return [*map(Round, ready), *others]
         proposed = self._propose([work.sequence for work in ready])
+        if not any(proposed):
+            return [*map(Round, ready), *others]
         other_rows = sum(max(part.work.read, self._parts.form.min_tokens) for part in others)
         kept = self._planner.cut(
-            [self._survival.price(draft) for draft in proposed],
+            proposed if self._proposer.calibrated else [self._survival.price(draft) for draft in proposed],
             read=[work.read for work in ready],
             other_rows=other_rows,
             room=self._parts.form.max_rows - other_rows,
@@ -186,7 +190,7 @@ class Engine:
         self._commit(sequence, part.work.read)
         if not part.work.completes:
             return []
-        top_ids = best_ids(rows, self._proposer.top_k)
+        top_ids = best_ids(rows[:_OBSERVED_ROWS], self._proposer.top_k)
         choices = [sequence, *self._forks(sequence)]
         events: list[Event] = []
         for choice in choices:
@@ -197,14 +201,15 @@ class Engine:
                 events.append(self._fail(choice, part, known, str(error)))
                 continue
             events.append(self._accept(choice, part, verdict))
-            read = np.array([choice.tokens[known - 1], *part.draft.tokens])
+            read = np.array([choice.tokens[known - 1], *part.draft.tokens][:_OBSERVED_ROWS])
             observations.append(Observation(choice, part.draft, verdict, read, top_ids))
         return events
 
     def _accept(self, choice: Sequence, part: Round, verdict: Verdict, *, error: str | None = None) -> Event:
         draft = part.draft
         self._commit(choice, len(verdict.path))
-        self._survival.follow(part.lesson, verdict.emitted(draft))
+        if not self._proposer.calibrated:
+            self._survival.follow(part.lesson, verdict.emitted(draft))
         choice.stats.count(draft, verdict)
         self.stats.count(draft, verdict)
         choice.timing.tick()

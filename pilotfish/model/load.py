@@ -19,16 +19,15 @@ from pilotfish.model.cache import BlockPool
 from pilotfish.model.openvino.forms import FORMS
 from pilotfish.model.openvino.runner import OpenVINORunner, RuntimeConfig
 from pilotfish.model.openvino.store import Verdicts, cpu_name, stored_decoder
-from pilotfish.model.runner import NUMERIC, Form, Slice
+from pilotfish.model.runner import NUMERIC, Form
 from pilotfish.model.selfcheck import SLOTS, VERSION, Proof, prove
-from pilotfish.model.steptimes import StepTimes, measure
+from pilotfish.model.steptimes import COMMON, StepTimes, measure
 from pilotfish.model.tokenizer import Tokenizer, load_tokenizer
 from pilotfish.model.weights import Checkpoint, locate, open_checkpoint
 
 EXACTNESS = ("bitwise", "numeric")
 ACTIVATIONS = ("int8", "f32")
 Progress = Callable[[str], None]
-_WARM_ROWS = (1, 2, 3, 4, 64)
 
 
 def _silent(_: str) -> None:
@@ -137,7 +136,6 @@ def load(options: ModelOptions, progress: Progress = _silent) -> Target:
     verdicts = Verdicts(checkpoint, options.used_weights, runtime)
     proof = _proof(runner, verdicts, progress)
     form = _form(options, proof, progress)
-    _warm(runner, form)
     return Target(
         options=options,
         checkpoint=checkpoint,
@@ -148,14 +146,6 @@ def load(options: ModelOptions, progress: Progress = _silent) -> Target:
         form=form,
         steps=_steps(runner, form, verdicts, progress),
     )
-
-
-def _warm(runner: OpenVINORunner, form: Form) -> None:
-    """Passes of the common shapes: the first of each builds its kernels, which is no request's fault."""
-    blocks = list(range(-(-_WARM_ROWS[-1] // runner.block_size)))
-    for rows in _WARM_ROWS:
-        if form.min_tokens <= rows <= min(form.max_rows, runner.context):
-            runner.forward([Slice([0] * rows, 0, blocks, range(rows - 1, rows))])
 
 
 def _proof(runner: OpenVINORunner, verdicts: Verdicts, progress: Progress) -> Proof:
@@ -179,14 +169,17 @@ def _form(options: ModelOptions, proof: Proof, progress: Progress) -> Form:
 
 
 def _steps(runner: OpenVINORunner, form: Form, verdicts: Verdicts, progress: Progress) -> StepTimes:
+    """Step times kept from earlier starts, bettered by a few passes now: these also build the kernels
+    of the common shapes, which is no request's fault. A noisy first start is mended by later ones."""
     name = f"steps-{form.min_tokens}-{form.max_rows}"
-    found = verdicts.read(name)
-    if found is not None:
-        try:
-            return StepTimes({int(rows): float(str(seconds)) for rows, seconds in found.items()})
-        except ValueError:
-            pass
-    progress("measuring step times (kept for later starts)")
-    steps = measure(runner, form)
+    try:
+        kept = {int(rows): float(str(seconds)) for rows, seconds in (verdicts.read(name) or {}).items()}
+    except ValueError:
+        kept = {}
+    if kept:
+        steps = StepTimes(kept).best_of(measure(runner, form, rows=COMMON, repeats=2))
+    else:
+        progress("measuring step times (kept for later starts)")
+        steps = measure(runner, form)
     verdicts.write(name, {str(rows): seconds for rows, seconds in steps.table.items()})
     return steps

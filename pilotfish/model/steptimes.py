@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from pilotfish.model.runner import Form, Runner, Slice
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 24, 32)
+COMMON = (1, 2, 3, 4, 5, 8)  # the first plateaus of the staircase
 _CONTEXT = 256
 _REPEATS = 4
 
@@ -28,6 +27,12 @@ class StepTimes:
     """Seconds of one pass by its rows, of one sequence at a middling context."""
 
     table: Mapping[int, float]
+
+    def best_of(self, other: StepTimes) -> StepTimes:
+        """The lower of two measurements for each row count of this one."""
+        return StepTimes(
+            {rows: min(seconds, other.table.get(rows, seconds)) for rows, seconds in self.table.items()}
+        )
 
     def __post_init__(self) -> None:
         rows = sorted(self.table)
@@ -47,25 +52,24 @@ class StepTimes:
         return seconds[place - 1] + share * (seconds[place] - seconds[place - 1])
 
 
-def measure(runner: Runner, form: Form, *, repeats: int = _REPEATS) -> StepTimes:
+def measure(runner: Runner, form: Form, *, rows: Sequence[int] = ROWS, repeats: int = _REPEATS) -> StepTimes:
     """Time passes of one sequence, the row counts interleaved, the best of `repeats` taken: what a
-    busy neighbour adds to one of them is no property of the pass.
+    busy neighbour adds to one of them, or the first pass of a shape to itself, is no property of it.
 
     The runner must not hold anything: its first blocks are written over.
     """
-    start = min(_CONTEXT, runner.context // 2)
-    blocks = list(range(-(-(start + max(ROWS)) // runner.block_size)))
-    tokens = [int(token) for token in np.random.default_rng(7).integers(0, runner.vocab, start + max(ROWS))]
-    for begin in range(0, start, 32):
-        runner.forward([Slice(tokens[begin : min(begin + 32, start)], begin, blocks, range(0))])
+    start = min(_CONTEXT, runner.context // 2)  # what these slots hold does not change the time
     counts = [
-        rows for rows in ROWS if form.min_tokens <= rows <= form.max_rows and start + rows <= runner.context
+        count
+        for count in rows
+        if form.min_tokens <= count <= form.max_rows and start + count <= runner.context
     ]
-    taken: dict[int, list[float]] = {rows: [] for rows in counts}
+    blocks = list(range(-(-(start + max(counts)) // runner.block_size)))
+    taken: dict[int, list[float]] = {count: [] for count in counts}
     for _ in range(repeats):
-        for rows in counts:
-            part = Slice(tokens[start : start + rows], start, blocks, range(rows))
+        for count in counts:
+            part = Slice([0] * count, start, blocks, range(count))
             began = time.perf_counter()
             runner.forward([part])
-            taken[rows].append(time.perf_counter() - began)
-    return StepTimes({rows: min(times) for rows, times in taken.items()})
+            taken[count].append(time.perf_counter() - began)
+    return StepTimes({count: min(times) for count, times in taken.items()})

@@ -36,7 +36,7 @@ class Observation:
     """One round of one sequence, as told to proposers after the sequence has been extended.
 
     read_tokens  [row] the token at each row the target computed logits for: the last token
-                 before the draft, then the draft's nodes in order
+                 before the draft, then the draft's nodes in order (perhaps only the first few)
     top_ids      [row, k] the target's k best next tokens after each of them, best first
                  (raw logits, before any processor)
     """
@@ -49,10 +49,15 @@ class Observation:
 
 
 class Proposer(Protocol):
-    """Three verbs; see the module. `top_k` is how many ids per row `observe` wants (0: none)."""
+    """Three verbs; see the module.
+
+    top_k       how many ids per row `observe` wants (0: none)
+    calibrated  True when the survival it states has been learned from outcomes already
+    """
 
     name: str
     top_k: int
+    calibrated: bool
 
     def propose(self, sequences: Sequence[Context], budget: int) -> list[Draft]:
         """One draft per sequence, at most `budget` nodes each, best first."""
@@ -72,6 +77,7 @@ class Nothing:
 
     name = "none"
     top_k = 0
+    calibrated = True
 
     def propose(self, sequences: Sequence[Context], budget: int) -> list[Draft]:
         return [EMPTY] * len(sequences)

@@ -27,7 +27,7 @@ from pilotfish.propose.recycle import Guess
 from pilotfish.propose.survival import Survival
 from pilotfish.propose.trie import Trie
 
-SMALLEST = 0.02  # a node less likely than this is not added
+SMALLEST = 0.05  # a node less likely than this is not added
 
 
 @runtime_checkable
@@ -61,6 +61,7 @@ class Joined:
         self.name = "+".join(names)
         self.top_k = max(proposer.top_k for proposer in proposers)
         self.draws_laws = bool(drawing)
+        self.calibrated = len(proposers) > 1 or proposers[0].calibrated
         self.trees = trees
         self._proposers = tuple(proposers)
         self._extends = next((p for p in proposers if isinstance(p, Extends)), None)

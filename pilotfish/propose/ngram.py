@@ -28,6 +28,7 @@ class Ngram:
     """
 
     name = "ngram"
+    calibrated = False
     top_k = 0
 
     def __init__(self, max_match: int = 8, min_match: int = 1) -> None:

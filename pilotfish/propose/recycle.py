@@ -58,6 +58,7 @@ class Recycle:
     """
 
     name = "recycle"
+    calibrated = False
 
     def __init__(self, width: int = 8, *, trees: bool = False, slots: int = 1 << 16) -> None:
         if width < 1 or slots < 1:

@@ -30,6 +30,7 @@ class Replay:
     """
 
     name = "replay"
+    calibrated = False
     top_k = 0
 
     def __init__(

@@ -47,6 +47,7 @@ class Suffix:
     """
 
     name = "suffix"
+    calibrated = False
     top_k = 0
 
     def __init__(

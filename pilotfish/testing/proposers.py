@@ -32,6 +32,7 @@ class Scripted:
 
     name = "scripted"
     top_k = 0
+    calibrated = False
 
     def __init__(self, plain: Plain) -> None:
         self.plain = plain
@@ -143,6 +144,7 @@ class Sampled:
 
     name = "sampled"
     top_k = 0
+    calibrated = False
 
     def __init__(
         self,

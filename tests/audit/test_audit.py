@@ -77,12 +77,12 @@ def test_all_cells_and_the_few_that_meet_each_pair() -> None:
 
 def test_a_batch_mixes_prompts_lengths_and_parameters() -> None:
     case = replace(GREEDY_ALONE, setting=BATCH)
-    (group,) = requests(case, subjects=2, prompts=8, tokens=64, samplings=tuple(SAMPLINGS))
+    (group,) = requests(case, subjects=range(2), prompts=8, tokens=64, samplings=tuple(SAMPLINGS))
     assert [wanted.prompt for wanted in group] == [0, 1, 2, 3, 4, 5]
     assert len({wanted.tokens for wanted in group}) >= 4 and {wanted.sampling for wanted in group} == set(
         SAMPLINGS
     )
-    groups = requests(case, subjects=8, prompts=8, tokens=64, samplings=("greedy",))
+    groups = requests(case, subjects=range(8), prompts=8, tokens=64, samplings=("greedy",))
     assert {wanted.prompt for group in groups for wanted in group} == set(range(8))
     assert all(len({wanted.prompt for wanted in group}) == 6 for group in groups)
 
@@ -143,6 +143,14 @@ def test_other_verifications_are_audited_greedily_only(
     captured = capsys.readouterr()
     assert "only greedy is audited" in captured.err
     assert "1 cells" in captured.out and "rejection verification" in captured.out
+
+
+def test_a_cell_in_which_nothing_happened_takes_the_spare_prompts(llm: LLM) -> None:
+    case = Case(draft="ngram", sampling="greedy", setting="alone")
+    dull = Prompt(id="dull", category="z", turns=("Q",), raw=True)
+    audit = Audit(llm, [dull, PROMPTS[0]], AuditOptions(max_tokens=2, subjects=1))
+    cell = only(audit.run([case]))
+    assert cell.tokens_compared == 4 and cell.differing == 0
 
 
 # Planted faults.

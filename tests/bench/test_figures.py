@@ -133,6 +133,7 @@ def test_a_text_that_differs_or_is_missing_in_any_repeat_is_named(wrong: list[Re
 @dataclass
 class FakeTarget:
     exactness: str = "bitwise"
+    name: str = "A model"
     machine: dict[str, object] = field(
         default_factory=lambda: {"cpu": "A CPU", "threads": 2, "runtime": "r 1"}
     )

@@ -42,6 +42,7 @@ class Watched:
 
     def __init__(self, inner: Proposer) -> None:
         self.inner, self.name, self.top_k = inner, inner.name, inner.top_k
+        self.calibrated = inner.calibrated
         self.seen: set[int] = set()
         self.forgotten: list[int] = []
         self.observations: list[Observation] = []

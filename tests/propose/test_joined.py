@@ -20,6 +20,7 @@ class Says:
     """A proposer that always says the same, and remembers what it was told."""
 
     top_k = 0
+    calibrated = False
 
     def __init__(self, name: str, draft: Draft = EMPTY, *, laws: bool = False) -> None:
         self.name, self.draft, self.draws_laws = name, draft, laws

@@ -55,6 +55,7 @@ class OpenVINORunner:
         compiled = ov.Core().compile_model(paged(model, runtime.taps), "CPU", _properties(runtime))
         self._request = compiled.create_infer_request()
         self._ports = {port.get_any_name(): port for port in compiled.inputs}
+        self._bound: dict[str, np.ndarray] = {}
         self._caches = [self._allocate(port) for name, port in self._ports.items() if "_cache." in name]
 
     def _allocate(self, port: ov.ConstOutput) -> np.ndarray:
@@ -95,7 +96,17 @@ class OpenVINORunner:
             "rows": np.array(gathered, np.int64),
         }
         for name, values in feeds.items():
-            self._request.set_tensor(self._ports[name], ov.Tensor(values))
+            self._bind(name, values)
+
+    def _bind(self, name: str, values: np.ndarray) -> None:
+        """Set an input. Binding a tensor takes 16 us, writing into one that is bound half a
+        microsecond, and most passes have the shapes of the pass before."""
+        bound = self._bound.get(name)
+        if bound is not None and bound.shape == values.shape:
+            bound[...] = values
+            return
+        self._bound[name] = values
+        self._request.set_tensor(self._ports[name], ov.Tensor(values, shared_memory=True))
 
     def _collect(self, batch: Sequence[Slice], begins: np.ndarray, rows: int) -> Output:
         table = self._request.get_output_tensor(0).data.reshape(-1, self.vocab)[:rows]
