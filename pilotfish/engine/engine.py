@@ -37,7 +37,7 @@ from pilotfish.propose import Observation, Proposer
 from pilotfish.propose.survival import Survival
 from pilotfish.verify import verify
 
-_OBSERVED_ROWS = 6  # whose best ids proposers are shown: deeper ones are rarely reached, and cost the same
+OBSERVED_ROWS = 6  # whose best ids proposers are shown: deeper ones are rarely reached, and cost the same
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +190,7 @@ class Engine:
         self._commit(sequence, part.work.read)
         if not part.work.completes:
             return []
-        top_ids = best_ids(rows[:_OBSERVED_ROWS], self._proposer.top_k)
+        top_ids = best_ids(rows[:OBSERVED_ROWS], self._proposer.top_k)
         choices = [sequence, *self._forks(sequence)]
         events: list[Event] = []
         for choice in choices:
@@ -201,7 +201,7 @@ class Engine:
                 events.append(self._fail(choice, part, known, str(error)))
                 continue
             events.append(self._accept(choice, part, verdict))
-            read = np.array([choice.tokens[known - 1], *part.draft.tokens][:_OBSERVED_ROWS])
+            read = np.array([choice.tokens[known - 1], *part.draft.tokens][:OBSERVED_ROWS])
             observations.append(Observation(choice, part.draft, verdict, read, top_ids))
         return events
 

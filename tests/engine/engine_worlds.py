@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pilotfish.draft import Draft
-from pilotfish.engine.engine import Engine, EngineConfig, Parts
+from pilotfish.engine.engine import OBSERVED_ROWS, Engine, EngineConfig, Parts
 from pilotfish.engine.request import Event, Request, Summary, TokenLogprobs
 from pilotfish.engine.scheduler import SchedulerConfig
 from pilotfish.engine.sequence import Limits
@@ -58,7 +58,8 @@ class Watched:
         for seen in observations:
             written = seen.verdict.emitted(seen.draft)
             assert tuple(seen.sequence.tokens[-len(written) :]) == written
-            assert len(seen.read_tokens) == len(seen.top_ids) == len(seen.draft) + 1
+            shown = min(len(seen.draft) + 1, OBSERVED_ROWS)
+            assert len(seen.read_tokens) == len(seen.top_ids) == shown
         self.inner.observe(observations)
 
     def forget(self, sequence: Context) -> None:

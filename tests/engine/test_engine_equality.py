@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pilotfish.draft import ROOT, Draft
+from pilotfish.engine.engine import OBSERVED_ROWS
 from pilotfish.engine.request import Request
 from pilotfish.model.runner import Form
 from pilotfish.model.steptimes import StepTimes
@@ -239,9 +240,9 @@ def test_observations_name_the_best_ids() -> None:
     run(engine, [request])
     runner = make_runner()
     for seen in watched_of(engine).observations:
-        assert seen.top_ids.shape == (len(seen.draft) + 1, 3)
+        assert seen.top_ids.shape == (min(len(seen.draft) + 1, OBSERVED_ROWS), 3)
     last = watched_of(engine).observations[-1]
     past = last.sequence.tokens[: -len(last.verdict.emitted(last.draft))]
-    for row in range(len(last.draft) + 1):
+    for row in range(len(last.top_ids)):
         best = np.argsort(-runner.row([*past, *last.draft.tokens[:row]]))[:3]
         assert last.top_ids[row].tolist() == best.tolist()

@@ -37,7 +37,7 @@ REQUESTS = 1200
 class Many:
     """One Sampled a sequence, since its noise is its request's."""
 
-    name, top_k = "sampled", 0
+    name, top_k, calibrated = "sampled", 0, False
 
     def __init__(self) -> None:
         self.each: dict[int, Sampled] = {}
