@@ -26,10 +26,10 @@ SAMPLINGS: dict[str, SamplingParams] = {
         frequency_penalty=0.2,
     ),
 }
-ALONE, BATCH, CHUNKS = "alone", "batch of 6", "chunks of 7"
+ALONE, BATCH, CHUNKS = "alone", "batch of 6", "chunks of 23"
 SETTINGS = (ALONE, BATCH, CHUNKS)
 BATCH_SIZE = 6
-ODD_CHUNK = 7
+ODD_CHUNK = 23
 FULL_PROMPTS = 40
 _ECHOED = 300  # characters of a text
 _LENGTHS = (1.0, 0.5, 0.75, 1.0, 0.625, 0.875)  # of the places in a batch: they end at different times

@@ -3,7 +3,7 @@
     at = first_difference(reference, output)
     is_tie(target, request, reference, at=at, found=output[at])
 
-A tie (design section 1): at the first difference the gap between both tokens' scores, keyed noise
+A tie: at the first difference the gap between both tokens' scores, keyed noise
 included and times the temperature, is at most twice the noise that was measured in a logit; or one of
 them sits on the edge of truncation: kept if its logit were that much higher, dropped if that much
 lower. Knows nothing of proposers or cells.

@@ -45,9 +45,10 @@ from pilotfish.errors import BadRequest
 from pilotfish.verify import Verification
 
 _PROMPTS = 6
-_DRAFT_LENGTH = 7  # fixed: what is audited must not depend on how fast this machine is
+_DRAFT_LENGTH = 3  # fixed: what is audited must not depend on how fast this machine is
 _FIRST = ("json_extraction-3", "code_editing-2")  # a table to echo, and texts of which much is copied
 _QUICK_TOKENS = 32
+_LONG = 4000  # characters of a prompt
 
 
 def parser() -> Parser:
@@ -77,6 +78,15 @@ class _Plan:
     cases: list[Case]
 
 
+def _prompts(args: Namespace) -> list[Prompt]:
+    """The named file's prompts, or the built-in ones with a single long text: 45 cells read it again."""
+    prompts = read_prompts(args.prompts)
+    if args.prompts is not None:
+        return prompts
+    long = [prompt for prompt in prompts if len(prompt.turns[0]) > _LONG]
+    return [prompt for prompt in prompts if prompt not in long[1:]]
+
+
 def _plan(args: Namespace, verification: str) -> _Plan:
     """What to audit. Raises BadRequest."""
     if args.limit is not None and args.limit < 1:
@@ -88,7 +98,7 @@ def _plan(args: Namespace, verification: str) -> _Plan:
     samplings = tuple(SAMPLINGS)
     if verification != Verification.COUPLED:
         samplings = tuple(name for name, params in SAMPLINGS.items() if params.temperature == 0)
-    prompts = chosen(read_prompts(args.prompts), _FIRST)
+    prompts = chosen(_prompts(args), _FIRST)
     subjects = args.limit or (1 if args.quick else FULL_PROMPTS if args.full else _PROMPTS)
     prompts = with_raw_twins(prompts, max(subjects, BATCH_SIZE))
     if args.quick:  # few tokens: echoes in the batches too, so that every cell accepts something

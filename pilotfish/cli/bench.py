@@ -3,6 +3,7 @@
     pilotfish bench --limit 1 --draft suffix --draft recycle
     pilotfish bench --prompts spec_bench.jsonl --repeat 3 --json > result.json
     pilotfish bench --step-times steps.png --measure
+    pilotfish bench --profile
 
 Exit status 1 where a run that is certain to be the same (bitwise, coupled) was not. Knows nothing of
 how anything is measured.
@@ -13,10 +14,12 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from pilotfish.bench.figures import differing_prompts
 from pilotfish.bench.picture import Curve, draw, measure
+from pilotfish.bench.profile import profile, profile_table
 from pilotfish.bench.progress import Bar
 from pilotfish.bench.report import as_dict, table
 from pilotfish.bench.run import Bench, BenchOptions, Result
@@ -61,6 +64,9 @@ def parser() -> Parser:
     )
     work.add_argument(
         "--measure", action="store_true", help="with --step-times: measure afresh, bitwise and numeric"
+    )
+    work.add_argument(
+        "--profile", action="store_true", help="show instead where a pass goes: matmul, attention, the rest"
     )
     work.add_argument("--json", action="store_true", help="one JSON object on stdout, nothing else")
     add_speculation_flags_with_drafts(made, "who guesses; may be repeated, one run each (default auto)")
@@ -114,6 +120,10 @@ def run(args: Namespace) -> int:
         model = llm(args, progress)
     if args.step_times is not None:
         return _step_times(model, args)
+    if args.profile:
+        shares = profile(model.target)
+        print(json_line({"passes": [asdict(one) for one in shares]}) if args.json else profile_table(shares))
+        return 0
     bar = Bar(sys.stderr)
     try:
         result = Bench(model, options).run(prompts, params, bar.show)

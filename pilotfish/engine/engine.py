@@ -151,8 +151,6 @@ class Engine:
         if not ready or not self._planner.budget:
             return [*map(Round, ready), *others]
         proposed = self._propose([work.sequence for work in ready])
-        if not any(proposed):
-            return [*map(Round, ready), *others]
         other_rows = sum(max(part.work.read, self._parts.form.min_tokens) for part in others)
         kept = self._planner.cut(
             proposed if self._proposer.calibrated else [self._survival.price(draft) for draft in proposed],
@@ -175,14 +173,28 @@ class Engine:
         return drafts
 
     def _forward(self, rounds: list[Round]) -> list[np.ndarray]:
-        slices: list[Slice] = []
-        for part in rounds:
-            sequence, tokens = part.work.sequence, part.tokens
-            # A pad is written to the next slot and overwritten by the next round; its row is not read.
+        brought = [part.tokens for part in rounds]
+        # A pad is written to the next slot and overwritten by the next round; its row is not read.
+        for tokens in brought:
             tokens.extend(tokens[-1:] * (self._parts.form.min_tokens - len(tokens)))
+        self._fill_up(rounds, brought)
+        slices: list[Slice] = []
+        for part, tokens in zip(rounds, brought, strict=True):
+            sequence = part.work.sequence
             blocks = self._cache.reserve(sequence.id, sequence.computed + len(tokens))
             slices.append(Slice(tokens, sequence.computed, blocks, part.wanted))
         return self._parts.runner.forward(slices).logits
+
+    def _fill_up(self, rounds: list[Round], brought: list[list[int]]) -> None:
+        """Pads up to the row count that the planner keeps, on a sequence that has the slots anyway."""
+        lacking = self._planner.rows - sum(map(len, brought))
+        if lacking <= 0 or not all(part.work.completes for part in rounds):
+            return
+        for part, tokens in zip(rounds, brought, strict=True):
+            sequence = part.work.sequence
+            if sequence.computed + len(tokens) + lacking <= sequence.most_tokens:
+                tokens.extend(tokens[-1:] * lacking)
+                return
 
     def _judge(self, part: Round, rows: np.ndarray, observations: list[Observation]) -> list[Event]:
         """Turn a sequence's rows into tokens; a prompt that is still being read only advances."""

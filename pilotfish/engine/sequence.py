@@ -82,8 +82,12 @@ class Sequence:
     @property
     def remaining(self) -> int:
         """How many tokens may still be written, by `max_tokens` and by the context."""
-        by_request = self.prompt_length + self.request.params.max_tokens
-        return min(by_request, self.limits.context) - len(self.tokens)
+        return self.most_tokens - len(self.tokens)
+
+    @property
+    def most_tokens(self) -> int:
+        """How many tokens prompt and output can come to together."""
+        return min(self.prompt_length + self.request.params.max_tokens, self.limits.context)
 
     # What verification needs: pilotfish.verify.Continuation.
 

@@ -27,6 +27,7 @@ from pilotfish.model.weights import Checkpoint, locate, open_checkpoint
 
 EXACTNESS = ("bitwise", "numeric")
 ACTIVATIONS = ("int8", "f32")
+STEPS_VERSION = 2  # raise it when what is measured changes
 Progress = Callable[[str], None]
 
 
@@ -148,6 +149,16 @@ def load(options: ModelOptions, progress: Progress = _silent) -> Target:
     )
 
 
+def profiled_runner(target: Target) -> OpenVINORunner:
+    """A small second copy of a loaded model whose passes count their time by kind of node."""
+    options = target.options
+    runtime = RuntimeConfig(
+        activations=options.used_activations, threads=options.threads, cache_tokens=1024, profiled=True
+    )
+    model = stored_decoder(target.checkpoint, options.used_weights)
+    return OpenVINORunner(model, target.checkpoint.config, runtime)
+
+
 def _proof(runner: OpenVINORunner, verdicts: Verdicts, progress: Progress) -> Proof:
     name = f"proof-{VERSION}"
     try:
@@ -171,15 +182,18 @@ def _form(options: ModelOptions, proof: Proof, progress: Progress) -> Form:
 def _steps(runner: OpenVINORunner, form: Form, verdicts: Verdicts, progress: Progress) -> StepTimes:
     """Step times kept from earlier starts, bettered by a few passes now: these also build the kernels
     of the common shapes, which is no request's fault. A noisy first start is mended by later ones."""
-    name = f"steps-{form.min_tokens}-{form.max_rows}"
+    name = f"steps-{STEPS_VERSION}-{form.min_tokens}-{form.max_rows}"
     try:
-        kept = {int(rows): float(str(seconds)) for rows, seconds in (verdicts.read(name) or {}).items()}
+        found = {key: float(str(seconds)) for key, seconds in (verdicts.read(name) or {}).items()}
+        switch = found.pop("switch", 0.0)
+        kept = {int(rows): seconds for rows, seconds in found.items()}
     except ValueError:
-        kept = {}
+        kept, switch = {}, 0.0
     if kept:
-        steps = StepTimes(kept).best_of(measure(runner, form, rows=COMMON, repeats=2))
+        steps = StepTimes(kept, switch).best_of(measure(runner, form, rows=COMMON, repeats=2))
     else:
         progress("measuring step times (kept for later starts)")
         steps = measure(runner, form)
-    verdicts.write(name, {str(rows): seconds for rows, seconds in steps.table.items()})
+    written: dict[str, object] = {str(rows): seconds for rows, seconds in steps.table.items()}
+    verdicts.write(name, written | {"switch": steps.switch})
     return steps

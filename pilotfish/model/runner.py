@@ -107,6 +107,9 @@ def best_ids(rows: Rows, count: int) -> np.ndarray:
     length, vocab = rows.shape
     if count <= 0 or length == 0:
         return np.empty((length, max(count, 0)), np.int64)
+    if count == 1:
+        best: np.ndarray = np.argmax(rows, axis=1)[:, None]
+        return best
     groups = min(vocab & -vocab, _MOST_GROUPS)  # the largest power of two that divides the vocabulary
     if groups <= count:
         return np.argsort(-rows, axis=1, kind="stable")[:, :count]

@@ -2,9 +2,11 @@
 
     steps = measure(runner, form)
     steps.seconds(8)        # interpolated between the measured row counts
+    steps.switch            # what a pass costs more when the one before had another row count
 
 On CPUs the curve is a staircase (a matrix kernel works on blocks of rows), so it is a table, not a
-slope. Knows nothing of acceptance or proposers.
+slope; and a runtime with dynamic shapes prepares its graph anew when the row count changes. Knows
+nothing of acceptance or proposers.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from pilotfish.model.runner import Form, Runner, Slice
 
@@ -24,15 +27,16 @@ _REPEATS = 4
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Seconds of one pass by its rows, of one sequence at a middling context."""
+    """Seconds of one pass by its rows, of one sequence at a middling context, after a pass of as many
+    rows; and the seconds that a pass after one of other rows takes more."""
 
     table: Mapping[int, float]
+    switch: float = 0.0
 
     def best_of(self, other: StepTimes) -> StepTimes:
         """The lower of two measurements for each row count of this one."""
-        return StepTimes(
-            {rows: min(seconds, other.table.get(rows, seconds)) for rows, seconds in self.table.items()}
-        )
+        table = {rows: min(seconds, other.table.get(rows, seconds)) for rows, seconds in self.table.items()}
+        return StepTimes(table, min(self.switch, other.switch))
 
     def __post_init__(self) -> None:
         rows = sorted(self.table)
@@ -65,11 +69,15 @@ def measure(runner: Runner, form: Form, *, rows: Sequence[int] = ROWS, repeats: 
         if form.min_tokens <= count <= form.max_rows and start + count <= runner.context
     ]
     blocks = list(range(-(-(start + max(counts)) // runner.block_size)))
-    taken: dict[int, list[float]] = {count: [] for count in counts}
+    first: dict[int, list[float]] = {count: [] for count in counts}  # after a pass of other rows
+    second: dict[int, list[float]] = {count: [] for count in counts}
     for _ in range(repeats):
         for count in counts:
             part = Slice([0] * count, start, blocks, range(count))
-            began = time.perf_counter()
-            runner.forward([part])
-            taken[count].append(time.perf_counter() - began)
-    return StepTimes({count: min(times) for count, times in taken.items()})
+            for taken in (first[count], second[count]):
+                began = time.perf_counter()
+                runner.forward([part])
+                taken.append(time.perf_counter() - began)
+    steady = {count: min(times) for count, times in second.items()}
+    switches = [min(first[count]) - seconds for count, seconds in steady.items()]
+    return StepTimes(steady, max(0.0, median(switches)))

@@ -3,6 +3,7 @@
 It admits nodes in the order of their survival and stops where the expected emitted tokens per
 second of the whole pass are highest (goodput: Liu et al. 2024, arXiv 2406.14066). All prefix
 sizes are tried, since step times are a staircase: a few nodes more can be free, one more a cliff.
+Where a change of the row count costs, it is changed only when that has become worth it.
 
     Planner(steps).cut([draft], read=[1], other_rows=0)
 
@@ -33,22 +34,36 @@ def best_chain(draft: Draft) -> Draft:
 
 
 @dataclass(frozen=True)
+class _Plan:
+    """The nodes kept of each chain, the rows of the pass they make, the tokens to be expected of it."""
+
+    kept: tuple[int, ...]
+    rows: int
+    expected: float
+
+
 class Planner:
-    """Cuts drafts to what pays.
+    """Cuts drafts to what pays. One for each engine: it remembers the row count of the last pass.
 
     steps       step times by rows; None: nothing is priced
     length      a fixed number of nodes instead of a price, or None
     min_tokens  tokens every sequence brings anyway: draft nodes up to there are free
+
+    After `cut`, `rows` is the row count that the pass should have: more than its tokens where pads
+    are cheaper than a change of shape.
     """
 
-    steps: StepTimes | None
-    length: int | None = None
-    min_tokens: int = 1
+    def __init__(self, steps: StepTimes | None, length: int | None = None, min_tokens: int = 1) -> None:
+        self._steps = steps
+        self._length = length
+        self._least = min_tokens
+        self._regret = 0.0  # seconds lost so far by keeping the last pass's row count
+        self.rows = 0
 
     @property
     def budget(self) -> int:
         """The most nodes worth asking a proposer for."""
-        return MOST_NODES if self.length is None else self.length
+        return MOST_NODES if self._length is None else self._length
 
     def cut(self, drafts: Sequence[Draft], *, read: Sequence[int], other_rows: int, room: int) -> list[Draft]:
         """Cut drafts (chains, or trees, of which the best chain is taken) to what pays in one pass.
@@ -58,22 +73,48 @@ class Planner:
         room        most rows that the drafted sequences may have in all
         """
         chains = [draft if draft.laws is not None else best_chain(draft) for draft in drafts]
-        if self.length is not None:
-            chains = [chain.keep(range(min(len(chain), self.length))) for chain in chains]
+        if self._length is not None:
+            chains = [chain.keep(range(min(len(chain), self._length))) for chain in chains]
+        plans = self._plans(chains, read, other_rows, room=room)
+        best = plans[-1] if self._steps is None or self._length is not None else max(plans, key=self._goodput)
+        chosen = self._settled(best, plans if not other_rows else ())
+        return [self._first(chain, count) for chain, count in zip(chains, chosen.kept, strict=True)]
+
+    def _plans(
+        self, chains: Sequence[Draft], read: Sequence[int], other_rows: int, *, room: int
+    ) -> list[_Plan]:
+        """No node but the free ones, then one more after the other, best first."""
         kept = self._unpriced(chains, read, room)
-        total = sum(max(self.min_tokens, count + nodes) for count, nodes in zip(read, kept, strict=True))
+        total = sum(max(self._least, count + nodes) for count, nodes in zip(read, kept, strict=True))
         expected = len(chains) + sum(sum(c.survival[:nodes]) for c, nodes in zip(chains, kept, strict=True))
-        best, best_goodput = list(kept), self._goodput(expected, total + other_rows)
-        for survival, index in self._ranked(chains, kept):
+        plans = [_Plan(tuple(kept), total + other_rows, expected)]
+        for survival, index in self._ranked(chains, kept)[: max(0, room - total)]:
             kept[index] += 1
-            total += 1
-            expected += survival
-            if total > room:
-                break
-            goodput = self._goodput(expected, total + other_rows)
-            if goodput > best_goodput or self.steps is None or self.length is not None:
-                best, best_goodput = list(kept), goodput
-        return [self._first(chain, count) for chain, count in zip(chains, best, strict=True)]
+            total, expected = total + 1, expected + survival
+            plans.append(_Plan(tuple(kept), total + other_rows, expected))
+        return plans
+
+    def _settled(self, best: _Plan, plans: Sequence[_Plan]) -> _Plan:
+        """The plan to follow, given that another row count than the last pass's costs a switch.
+
+        As in renting skis: the old count is kept until what that has lost adds up to one switch.
+        So no run of passes costs more than twice what the best choice in hindsight would have.
+        """
+        last, self.rows = self.rows, best.rows
+        fitting = [plan for plan in plans if last - MOST_NODES <= plan.rows <= last]
+        asked_for = self._length is not None and best.rows > last  # a fixed length is not cut
+        if self._steps is None or not fitting or best.rows == last or asked_for:
+            self._regret = 0.0
+            return best
+        staying = fitting[-1]
+        a_token = self._steps.seconds(plans[0].rows) / plans[0].expected
+        gain = (best.expected - staying.expected) * a_token
+        self._regret += max(0.0, gain - self._steps.seconds(best.rows) + self._steps.seconds(last))
+        if self._regret >= self._steps.switch:
+            self._regret = 0.0
+            return best
+        self.rows = last
+        return staying
 
     def _unpriced(self, chains: Sequence[Draft], read: Sequence[int], room: int) -> list[int]:
         """How many nodes of each chain need no price: those that take the place of a pad, and sampled
@@ -81,10 +122,10 @@ class Planner:
         sampled = [chain.laws is not None for chain in chains]
         depth = MOST_NODES if any(sampled) else 0
         while depth and room < sum(
-            max(self.min_tokens, count + depth * drawn) for count, drawn in zip(read, sampled, strict=True)
+            max(self._least, count + depth * drawn) for count, drawn in zip(read, sampled, strict=True)
         ):
             depth -= 1
-        free = [max(self.min_tokens - count, 0) for count in read]
+        free = [max(self._least - count, 0) for count in read]
         return [
             min(len(chain), depth if drawn else pads)
             for chain, drawn, pads in zip(chains, sampled, free, strict=True)
@@ -101,8 +142,8 @@ class Planner:
                 ranked.append((floor, index))
         return sorted(ranked, key=lambda node: -node[0])
 
-    def _goodput(self, expected: float, rows: int) -> float:
-        return expected / self.steps.seconds(rows) if self.steps is not None else expected
+    def _goodput(self, plan: _Plan) -> float:
+        return plan.expected / self._steps.seconds(plan.rows) if self._steps is not None else plan.expected
 
     @staticmethod
     def _first(chain: Draft, count: int) -> Draft:

@@ -117,7 +117,7 @@ def test_every_setting_gives_the_plain_tokens(llm: LLM) -> None:
 def test_the_command_reports_and_succeeds(
     embedded_llm: LLM, prompt_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["audit", "--quick", "--limit", "1", "--draft", "replay:0.6", "--max-new-tokens", "10"]
+    words = ["audit", "--quick", "--limit", "1", "--draft", "replay:0.4", "--max-new-tokens", "10"]
     assert main([*words, "--prompts", str(prompt_file), "--json"], loaded=embedded_llm.target) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["verdict"] in ("same", "tie") and len(found["cells"]) == 3
@@ -133,7 +133,7 @@ def test_other_verifications_are_audited_greedily_only(
         "audit",
         "--quick",
         "--draft",
-        "replay:0.6",
+        "replay:0.4",
         "--max-new-tokens",
         "8",
         "--verification",

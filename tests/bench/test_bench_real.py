@@ -10,6 +10,7 @@ import pytest
 
 from pilotfish.bench.figures import Figures
 from pilotfish.bench.picture import measure
+from pilotfish.bench.profile import profile
 from pilotfish.bench.run import Bench, BenchOptions
 from pilotfish.bench.serve import Conversation, serve
 from pilotfish.bench.workload import Prompt
@@ -121,3 +122,11 @@ def test_a_wrong_command_line_fails_before_the_model_is_loaded(
     assert main(words) == 2
     complaint = capsys.readouterr().err
     assert says in complaint and complaint.count("\n") == 1
+
+
+def test_the_profile_accounts_for_the_whole_pass(embedded_llm: LLM) -> None:
+    """Every kind of work is counted, and the parts add up to the pass."""
+    for shares in profile(embedded_llm.target):
+        parts = (shares.matmul, shares.attention, shares.other, shares.outside)
+        assert min(parts[:3]) > 0
+        assert sum(parts) >= 0.99 * shares.total

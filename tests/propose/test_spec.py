@@ -21,7 +21,7 @@ def test_auto_and_joined() -> None:
     auto = build("auto")
     assert isinstance(auto, Joined)
     assert auto.name == "suffix+recycle"
-    assert auto.top_k == 8
+    assert auto.top_k == 1
     assert build("ngram + recycle").name == "ngram+recycle"
 
 
