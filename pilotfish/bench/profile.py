@@ -2,8 +2,8 @@
 
     for share in profile(llm.target): print(share.rows, share.matmul, share.attention)
 
-The runtime's own counters are read from a second, profiled copy of the model, so that what is
-measured elsewhere is not slowed. Knows nothing of prompts or proposers.
+The runtime's own counters are averages over all passes of a compiled model, so each row count gets a
+profiled copy of its own, and what is measured elsewhere is not slowed. Knows nothing of prompts or proposers.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pilotfish.model.runner import Slice
 
 ROWS = (2, 4, 8, 16)
 _CONTEXT = 256
-_REPEATS = 15
+_PASSES = 40
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shares:
-    """Milliseconds of one pass of `rows` rows, one sequence: the pass of median length.
+    """Milliseconds of one pass of `rows` rows, one sequence, on average.
 
     outside  in the pass, but in no node: the runtime's own bookkeeping, and counting
     """
@@ -36,20 +36,21 @@ class Shares:
 
 def profile(target: Target) -> list[Shares]:
     """The shares by rows, at a context of 256 tokens."""
+    return [_profile(target, rows) for rows in ROWS]
+
+
+def _profile(target: Target, rows: int) -> Shares:
     runner = profiled_runner(target)
-    blocks = list(range(-(-(_CONTEXT + max(ROWS)) // runner.block_size)))
-    found: dict[int, list[Shares]] = {rows: [] for rows in ROWS}
-    for _ in range(_REPEATS):
-        for rows in ROWS:
-            part = Slice([0] * rows, _CONTEXT, blocks, range(rows))
-            began = time.perf_counter()
-            runner.forward([part])
-            found[rows].append(_shares(rows, time.perf_counter() - began, runner.node_seconds()))
-    return [sorted(passes, key=lambda one: one.total)[len(passes) // 2] for passes in found.values()]
+    blocks = list(range(-(-(_CONTEXT + rows) // runner.block_size)))
+    part = Slice([0] * rows, _CONTEXT, blocks, range(rows))
+    began = time.perf_counter()
+    for _ in range(_PASSES):
+        runner.forward([part])
+    return _shares(rows, (time.perf_counter() - began) / _PASSES, runner.node_seconds())
 
 
 def _shares(rows: int, total: float, nodes: dict[str, float]) -> Shares:
-    matmul = sum(seconds for kind, seconds in nodes.items() if kind in ("FullyConnected", "MatMul"))
+    matmul = sum(seconds for kind, seconds in nodes.items() if "FullyConnected" in kind or "MatMul" in kind)
     attention = sum(seconds for kind, seconds in nodes.items() if "Attention" in kind)
     inside = sum(nodes.values())
     return Shares(

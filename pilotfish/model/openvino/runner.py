@@ -125,7 +125,7 @@ class OpenVINORunner:
         return Output(logits, features)
 
     def node_seconds(self) -> dict[str, float]:
-        """Seconds of the last pass by kind of node, for a runner made with `profiled`."""
+        """Seconds of a pass by kind of node, the average of all so far, for a runner made with `profiled`."""
         seconds: dict[str, float] = {}
         for node in self._request.profiling_info:
             kind = str(node.node_type)
