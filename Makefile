@@ -47,7 +47,7 @@ $(VENV)/.dev: $(VENV)/.run
 	touch $@
 
 $(VENV)/.parity: $(VENV)/.dev
-	$(PIP) -c constraints.txt -e '.[dev,torch]'
+	$(PIP) -c constraints.txt -e '.[dev,parity]'
 	touch $@
 
 clean:
