@@ -34,9 +34,10 @@ class StepTimes:
     switch: float = 0.0
 
     def best_of(self, other: StepTimes) -> StepTimes:
-        """The lower of two measurements for each row count of this one."""
+        """The lower of two measurements for each row count of this one. (A switch is a difference of
+        two times: no noise only adds to it, so the first, thorough measurement stands.)"""
         table = {rows: min(seconds, other.table.get(rows, seconds)) for rows, seconds in self.table.items()}
-        return StepTimes(table, min(self.switch, other.switch))
+        return StepTimes(table, self.switch)
 
     def __post_init__(self) -> None:
         rows = sorted(self.table)
