@@ -1,4 +1,4 @@
-"""Why drafting is nearly free, as a picture: seconds of a step by its rows, one sequence.
+"""What draft tokens cost, as a picture: seconds of a step by its rows, one sequence.
 
     draw(Path("steps.png"), {"bitwise": target.steps.table}, title="...")
     draw(Path("steps.png"), measure(target.runner, {"bitwise": target.form, "numeric": NUMERIC}), title="...")

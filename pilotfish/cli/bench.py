@@ -147,7 +147,7 @@ def _step_times(model: LLM, args: Namespace) -> int:
     if args.measure:
         forms = {"numeric": NUMERIC} | ({"bitwise": target.form} if target.form.bitwise else {})
         curves = measure(target.runner, forms)
-    title = f"Why drafting is nearly free: {target.name}, {target.options.used_weights} weights"
+    title = f"What draft tokens cost: {target.name}, {target.options.used_weights} weights"
     draw(args.step_times, curves, title=f"{title}\n{target.machine['cpu']}, {target.threads} threads")
     if args.json:
         milliseconds = {
