@@ -48,12 +48,8 @@ def as_dict(llm: LLM, cells: Sequence[Cell], *, skipped: Sequence[str] = ()) -> 
     """The object of `audit --json`."""
     target = llm.target
     return {
-        "target": target.options.target,
-        "weights": target.options.used_weights,
-        "activations": target.options.used_activations,
-        "exactness": target.exactness,
+        **target.conditions,
         "noise": target.proof.noise,
-        "machine": target.machine,
         "draft_length": llm.speculation.draft_length,
         "skipped_prompts": list(skipped),
         "cells": [

@@ -151,13 +151,9 @@ def _last_line(total: Result) -> str:
 def _fields(fast: LLM, races: list[Race], total: Result) -> dict[str, object]:
     target = fast.target
     return {
-        "target": target.options.target,
-        "weights": target.options.used_weights,
-        "activations": target.options.used_activations,
-        "exactness": target.exactness,
+        **target.conditions,
         "draft": fast.speculation.draft,
         "verification": fast.speculation.verification,
-        "machine": target.machine,
         "prompts": [{**_race_fields(race), **_result_fields(race.result)} for race in races],
         **_result_fields(total),
         "identical_prompts": total.identical,

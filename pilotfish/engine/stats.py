@@ -6,7 +6,7 @@ Two identities always hold and `check` tests them:
     emitted == accepted + rounds
     accepted == sum(accepted_per_position) == sum(accepted by source)
 
-Knows nothing of time; see `Timing` in the front door.
+Knows nothing of time; see `Timing` in `engine/request.py`.
 """
 
 from __future__ import annotations

@@ -110,6 +110,17 @@ class Target:
         return path.stem if self.checkpoint.is_gguf else path.name
 
     @property
+    def conditions(self) -> dict[str, object]:
+        """What every report says of the model and the machine."""
+        return {
+            "target": self.options.target,
+            "weights": self.options.used_weights,
+            "activations": self.options.used_activations,
+            "exactness": self.exactness,
+            "machine": self.machine,
+        }
+
+    @property
     def machine(self) -> dict[str, object]:
         """What the figures were measured on."""
         return {"cpu": cpu_name(), "threads": self.threads, "runtime": f"openvino {ov.get_version()}"}
