@@ -1,22 +1,22 @@
-"""ModelConfig: the numbers that define a model, and the table of architectures pilotfish can run.
+"""ModelConfig: the numbers that define a model.
 
     config = checkpoint.config
-    config.layers, config.kv_bytes_per_token(2)
+    config.layers, config.kv_bytes_per_token(2), config.windows[0]
     config.tensor_shapes()["model.norm.weight"]     # (576,)
 
-Adding an architecture starts in ARCHITECTURES: its names in both file kinds, its tensors, and the
-features of its configuration that are not built. Knows nothing of file formats, tokenizers or
-runtimes.
+What whole families have in common is in architectures.py. Knows nothing of file formats,
+tokenizers or runtimes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from pilotfish.errors import BadModel
+from pilotfish.model.architectures import ACTIVATIONS, Architecture, architecture
+from pilotfish.model.rotary import Rotary
 
 # Limits far above any model, so that a damaged number is refused instead of filling the memory.
 MOST_LAYERS = 4096
@@ -29,11 +29,16 @@ Shape = tuple[int, ...]
 class ModelConfig:
     """The shape of one decoder. Raises BadModel where the numbers cannot fit together.
 
-    hidden        width of the residual stream
-    intermediate  width of the feed-forward layer
-    vocab         rows of the embedding (the tokenizer may use fewer)
-    context       longest sequence the model was made for
-    eos_ids       every id that ends a text, as the checkpoint declares them
+    hidden           width of the residual stream
+    intermediate     width of the feed-forward layer
+    vocab            rows of the embedding (the tokenizer may use fewer)
+    context          longest sequence the model was made for
+    rotaries         per layer: its rotary positions, or None for a layer without
+    windows          per layer: how many tokens back attention sees, itself counted; None: all
+    attention_scale  what queries times keys is multiplied by; None: 1 / sqrt(head_dim)
+    activation       of the feed-forward gate: "silu" or "gelu_tanh"
+    biased           the linear layers that have a bias, by their names within a layer
+    eos_ids          every id that ends a text, as the checkpoint declares them
     """
 
     architecture: str
@@ -47,8 +52,12 @@ class ModelConfig:
     vocab: int
     context: int
     rms_eps: float
-    rope_theta: float
+    rotaries: tuple[Rotary | None, ...]
+    windows: tuple[int | None, ...]
     tied_embeddings: bool
+    attention_scale: float | None = None
+    activation: str = "silu"
+    biased: frozenset[str] = frozenset()
     eos_ids: frozenset[int] = field(default_factory=frozenset)
     bos_id: int | None = None
 
@@ -63,16 +72,41 @@ class ModelConfig:
             self._refuse(f"{self.heads} heads cannot share {self.kv_heads} key/value heads evenly")
         if self.head_dim % 2:
             self._refuse(f"head_dim is {self.head_dim}; rotary positions need an even number")
-        for number in ("rms_eps", "rope_theta"):
-            value = getattr(self, number)
+        for name, value in (("rms_eps", self.rms_eps), ("attention_scale", self.scale)):
             if not (math.isfinite(value) and value > 0):
-                self._refuse(f"{number} is {value}, expected a positive number")
+                self._refuse(f"{name} is {value}, expected a positive number")
+        if self.activation not in ACTIVATIONS.values():
+            self._refuse(f"the activation is {self.activation!r}, known are silu and gelu_tanh")
+        self._check_layers()
         for token in (*self.eos_ids, *(() if self.bos_id is None else (self.bos_id,))):
             if not 0 <= token < self.vocab:
                 self._refuse(f"special token id {token} is outside the vocabulary of {self.vocab}")
 
+    def _check_layers(self) -> None:
+        for name, found in (("rotaries", self.rotaries), ("windows", self.windows)):
+            if len(found) != self.layers:
+                self._refuse(f"{name} are given for {len(found)} of {self.layers} layers")
+        for window in self.windows:
+            if window is not None and not 1 <= window <= MOST_WIDTH:
+                self._refuse(f"a sliding window is {window} tokens, expected 1 to {MOST_WIDTH}")
+        for rotary in {rotary for rotary in self.rotaries if rotary is not None}:
+            if len(rotary.divisors) not in (0, self.head_dim // 2):
+                self._refuse(f"there are {len(rotary.divisors)} rotary divisors for heads of {self.head_dim}")
+            if problem := rotary.problem():
+                self._refuse(problem)
+
     def _refuse(self, found: str) -> None:
         raise BadModel(f"{self.name}: {found}. The model's configuration is damaged; fetch it again.")
+
+    @property
+    def traits(self) -> Architecture:
+        """The row of the model's family."""
+        return architecture(self.architecture, where=self.name)
+
+    @property
+    def scale(self) -> float:
+        """What queries times keys is multiplied by."""
+        return self.head_dim**-0.5 if self.attention_scale is None else self.attention_scale
 
     @property
     def queries_per_kv_head(self) -> int:
@@ -96,120 +130,28 @@ class ModelConfig:
         }
         if not self.tied_embeddings:
             shapes["lm_head.weight"] = (self.vocab, self.hidden)
-        layer_shapes = architecture(self.architecture, where=self.name).layer_shapes(self)
+        layer_shapes = self._layer_shapes()
         for layer in range(self.layers):
             for name, shape in layer_shapes.items():
                 shapes[f"model.layers.{layer}.{name}"] = shape
         return shapes
 
-
-def _llama_layer(config: ModelConfig) -> Mapping[str, Shape]:
-    query = config.heads * config.head_dim
-    key = config.kv_heads * config.head_dim
-    return {
-        "input_layernorm.weight": (config.hidden,),
-        "self_attn.q_proj.weight": (query, config.hidden),
-        "self_attn.k_proj.weight": (key, config.hidden),
-        "self_attn.v_proj.weight": (key, config.hidden),
-        "self_attn.o_proj.weight": (config.hidden, query),
-        "post_attention_layernorm.weight": (config.hidden,),
-        "mlp.gate_proj.weight": (config.intermediate, config.hidden),
-        "mlp.up_proj.weight": (config.intermediate, config.hidden),
-        "mlp.down_proj.weight": (config.hidden, config.intermediate),
-    }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Architecture:
-    """What pilotfish must know about a family of models before it reads one.
-
-    layer_shapes       the tensors of one layer, by their names after "model.layers.N."
-    gguf_layer_names   GGUF name of each of them, after "blk.N."
-    gguf_interleaved   GGUF stores the rows of Q and K for interleaved rotary positions
-    not_built          config.json fields that change the arithmetic and are not built: for each,
-                       the values under which it changes nothing
-    gguf_not_built     the same for GGUF metadata, after the "<architecture>." prefix
-    """
-
-    layer_shapes: Callable[[ModelConfig], Mapping[str, Shape]]
-    gguf_layer_names: Mapping[str, str]
-    gguf_interleaved: bool
-    not_built: Mapping[str, tuple[object, ...]]
-    gguf_not_built: Mapping[str, tuple[object, ...]]
-
-
-_LLAMA_GGUF_NAMES = {
-    "attn_norm.weight": "input_layernorm.weight",
-    "attn_q.weight": "self_attn.q_proj.weight",
-    "attn_k.weight": "self_attn.k_proj.weight",
-    "attn_v.weight": "self_attn.v_proj.weight",
-    "attn_output.weight": "self_attn.o_proj.weight",
-    "ffn_norm.weight": "post_attention_layernorm.weight",
-    "ffn_gate.weight": "mlp.gate_proj.weight",
-    "ffn_up.weight": "mlp.up_proj.weight",
-    "ffn_down.weight": "mlp.down_proj.weight",
-}
-
-# Absent and null always count as "changes nothing"; rotary settings are checked by their readers.
-_NOT_BUILT: dict[str, tuple[object, ...]] = {
-    "attention_bias": (False,),
-    "mlp_bias": (False,),
-    "qkv_bias": (False,),
-    "hidden_act": ("silu", "swish"),
-    "sliding_window": (),
-    "use_sliding_window": (False,),
-    "partial_rotary_factor": (1.0,),
-    "quantization_config": (),
-    "attn_logit_softcapping": (),
-    "final_logit_softcapping": (),
-    "attention_multiplier": (),
-    "embedding_multiplier": (1.0,),
-    "residual_multiplier": (1.0,),
-    "logits_scaling": (1.0,),
-    "logit_scale": (1.0,),
-    "num_local_experts": (0,),
-    "num_experts": (0,),
-    "is_encoder_decoder": (False,),
-}
-_GGUF_NOT_BUILT: dict[str, tuple[object, ...]] = {
-    "rope.scaling.type": ("none",),
-    "rope.scaling.factor": (1.0, 0.0),
-    "rope.scale_linear": (1.0, 0.0),
-    "expert_count": (0,),
-    "expert_used_count": (0,),
-    "attention.sliding_window": (0,),
-    "attention.scale": (0.0,),
-    "attention.max_alibi_bias": (0.0,),
-    "attention.clamp_kqv": (0.0,),
-    "attn_logit_softcapping": (0.0,),
-    "final_logit_softcapping": (0.0,),
-    "attention.causal": (True,),
-    "use_parallel_residual": (False,),
-    "logit_scale": (1.0, 0.0),
-    "residual_scale": (1.0, 0.0),
-    "embedding_scale": (1.0, 0.0),
-}
-
-# The one place to widen: key = `model_type` of config.json and `general.architecture` of a GGUF.
-ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
-    {
-        "llama": Architecture(
-            layer_shapes=_llama_layer,
-            gguf_layer_names=_LLAMA_GGUF_NAMES,
-            gguf_interleaved=True,
-            not_built=_NOT_BUILT,
-            gguf_not_built=_GGUF_NOT_BUILT,
-        ),
-    }
-)
-
-
-def architecture(name: str, *, where: str) -> Architecture:
-    """The entry of an architecture; raises BadModel naming it and the known ones."""
-    try:
-        return ARCHITECTURES[name]
-    except KeyError:
-        known = ", ".join(sorted(ARCHITECTURES))
-        raise BadModel(
-            f"{where}: the architecture is {name!r}; pilotfish runs {known}. Choose a model of these."
-        ) from None
+    def _layer_shapes(self) -> Mapping[str, Shape]:
+        query, key = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        linear = {
+            "self_attn.q_proj": (query, self.hidden),
+            "self_attn.k_proj": (key, self.hidden),
+            "self_attn.v_proj": (key, self.hidden),
+            "self_attn.o_proj": (self.hidden, query),
+            "mlp.gate_proj": (self.intermediate, self.hidden),
+            "mlp.up_proj": (self.intermediate, self.hidden),
+            "mlp.down_proj": (self.hidden, self.intermediate),
+        }
+        norms = {"input_layernorm": self.hidden, "post_attention_layernorm": self.hidden}
+        if self.traits.outer_norms:
+            norms |= {"pre_feedforward_layernorm": self.hidden, "post_feedforward_layernorm": self.hidden}
+        if self.traits.head_norms:
+            norms |= {"self_attn.q_norm": self.head_dim, "self_attn.k_norm": self.head_dim}
+        shapes: dict[str, Shape] = {f"{name}.weight": shape for name, shape in linear.items()}
+        shapes |= {f"{name}.weight": (width,) for name, width in norms.items()}
+        return shapes | {f"{name}.bias": linear[name][:1] for name in linear if name in self.biased}

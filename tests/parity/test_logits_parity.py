@@ -1,89 +1,121 @@
-"""The decoder graph against transformers, on tiny Llama checkpoints with random weights."""
+"""The decoder graph against transformers, on tiny random-weight models of every family."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from gguf.constants import GGMLQuantizationType as Kind
+from transformers import AutoModelForCausalLM
 
+from pilotfish.model.architectures import ARCHITECTURES
 from pilotfish.model.openvino.graph import decoder
 from pilotfish.model.openvino.runner import OpenVINORunner, RuntimeConfig
 from pilotfish.model.runner import Slice
-from pilotfish.model.weights import open_checkpoint
+from pilotfish.model.selfcheck import prove
+from pilotfish.model.weights import Checkpoint, open_checkpoint
+from tests.fixtures.family_gguf import write_family_gguf
+from tests.parity.families import CASES, LENGTH, Pair, build, text
 
-SHAPES = [
-    dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2),
-    dict(hidden_size=96, num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=6),
-    dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1, head_dim=32),
-    dict(
-        hidden_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        tie_word_embeddings=True,
-    ),
-    dict(
-        hidden_size=64, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2, rope_theta=500000.0
-    ),
+CLOSE = 1e-3
+GGUF_CASES = [
+    "llama",
+    "llama 3 (scaled rope)",
+    "llama, biases",
+    "llama, linear rope",
+    "llama, yarn",
+    "mistral as llama",
+    "qwen2",
+    "qwen3",
+    "smollm3",
+    "gemma3, scale as released",
 ]
-LENGTH = 150  # tokens: several cache blocks
+# What transformers reads of GGUF files; it knows no SmolLM3, no divisors and no scaling in them.
+# (It takes heads of 128 for granted in Qwen3, and Gemma 3's scale.)
+READ_BY_TRANSFORMERS = ["llama", "qwen2", "qwen3, heads of 128", "gemma3, scale as released"]
 
 
-@pytest.fixture(params=range(len(SHAPES)), ids=lambda index: f"shape{index}")
-def pair(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[LlamaForCausalLM, OpenVINORunner]:
-    """A random model in both implementations."""
-    torch.manual_seed(request.param)
-    fields = dict(vocab_size=300, intermediate_size=160, max_position_embeddings=256, rms_norm_eps=1e-5)
-    model = LlamaForCausalLM(LlamaConfig(**(fields | SHAPES[request.param]))).eval().float()
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            weight.add_(torch.randn_like(weight) * (0.2 if "norm" in name else 0.08))
-    model.save_pretrained(tmp_path, safe_serialization=True)
-    checkpoint = open_checkpoint(tmp_path)
-    runtime = RuntimeConfig(activations="f32", cache_tokens=2048, taps=(0,))
-    return model, OpenVINORunner(decoder(checkpoint, "f32"), checkpoint.config, runtime)
+def runner_of(checkpoint: Checkpoint, form: str = "stored") -> OpenVINORunner:
+    runtime = RuntimeConfig(activations="f32", cache_tokens=2048)
+    return OpenVINORunner(decoder(checkpoint, form), checkpoint.config, runtime)
 
 
-def test_logits_and_features(pair: tuple[LlamaForCausalLM, OpenVINORunner]) -> None:
+def logits_of(checkpoint: Checkpoint, form: str = "stored") -> np.ndarray:
+    part = Slice(text(5, LENGTH), 0, list(range(5)), range(LENGTH))
+    return np.array(runner_of(checkpoint, form).forward([part]).logits[0])
+
+
+def test_every_family_is_covered() -> None:
+    names = {case.replace(" as ", ", ").split(",")[0].split(" ")[0] for case in CASES}
+    assert names == {family.removesuffix("_text") for family in ARCHITECTURES}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_logits_and_features(case: str, tmp_path: Path) -> None:
     """Whole prompts, odd chunks and ragged batches give transformers' logits within 1e-3."""
-    model, runner = pair
-    text = np.random.default_rng(5).integers(0, 300, LENGTH).tolist()
+    pair = build(case, tmp_path)
+    assert pair.error() < CLOSE
+    tokens = text(5, LENGTH)
     with torch.no_grad():
-        reference = model(torch.tensor([text]), output_hidden_states=True)
-    expected = reference.logits[0].numpy()
-    assert np.abs(expected).max() > 1  # a check on nothing would pass
-
-    whole = runner.forward([Slice(text, 0, list(range(5)), range(LENGTH))])
-    np.testing.assert_allclose(whole.logits[0], expected, atol=1e-3)
-    if model.config.num_hidden_layers > 1:  # transformers norms the last layer's output
-        np.testing.assert_allclose(whole.features[0][0], reference.hidden_states[1][0].numpy(), atol=1e-3)
-
-    start, table = 0, [20, 7, 9, 30, 11]
-    for width in (7, 1, 2, 31, 33, 64, 12):
-        rows = runner.forward([Slice(text[start : start + width], start, table, range(width))]).logits[0]
-        np.testing.assert_allclose(rows, expected[start : start + width], atol=1e-3)
-        start += width
-    assert start == LENGTH
+        hidden = pair.reference(torch.tensor([tokens]), output_hidden_states=True).hidden_states[1][0].numpy()
+    whole = pair.runner.forward([Slice(tokens, 0, list(range(5)), range(LENGTH))])
+    np.testing.assert_allclose(whole.features[0][0], hidden, atol=CLOSE)
 
 
-def test_ragged_batch(pair: tuple[LlamaForCausalLM, OpenVINORunner]) -> None:
-    """Three unlike sequences in one pass, at different contexts."""
-    model, runner = pair
-    random = np.random.default_rng(6)
-    texts = [random.integers(0, 300, length).tolist() for length in (9, 70, 130)]
-    tables = [[1], [2, 3, 4], [9, 8, 7, 6, 5]]
-    for text, table in zip(texts[1:], tables[1:], strict=True):
-        runner.forward([Slice(text[:-4], 0, table, range(0))])
-    starts = [0, 66, 126]
-    batch = [
-        Slice(text[start:], start, table, range(len(text) - start))
-        for text, start, table in zip(texts, starts, tables, strict=True)
-    ]
-    output = runner.forward(batch)
-    for text, start, rows in zip(texts, starts, output.logits, strict=True):
-        with torch.no_grad():
-            expected = model(torch.tensor([text])).logits[0].numpy()
-        np.testing.assert_allclose(rows, expected[start:], atol=1e-3)
+@pytest.mark.parametrize("case", ["llama 3 (scaled rope)", "mistral, window 24", "smollm3", "gemma3", "mimo"])
+def test_rows_are_bit_identical(case: str, tmp_path: Path) -> None:
+    """The start-up self-check proves the two-token form for windows, bare layers and all else."""
+    proof = prove(build(case, tmp_path).runner)
+    assert proof.form.bitwise and proof.differing == 0 and proof.compared > 100, str(proof)
+
+
+@pytest.mark.parametrize(
+    ("case", "wrong"),
+    [
+        ("mistral, window 24", {"windows": (None,) * 3}),
+        ("qwen2, window 40 on the last layers", {"windows": (40,) * 3}),
+        ("gemma3", {"windows": (None,) * 7}),
+        ("gemma3", {"attention_scale": None}),
+        ("gemma3", {"activation": "silu"}),
+        ("smollm3", {"rotaries": None}),
+        ("llama 3 (scaled rope)", {"rotaries": None}),
+    ],
+)
+def test_a_wrong_trait_would_be_seen(case: str, wrong: dict[str, object], tmp_path: Path) -> None:
+    pair = build(case, tmp_path)
+    config = pair.checkpoint.config
+    if wrong == {"rotaries": None}:
+        first = next(rotary for rotary in config.rotaries if rotary)
+        wrong = {"rotaries": (replace(first, kind="default"),) * config.layers}
+    mistaken = replace(pair.checkpoint, config=replace(config, **wrong))  # type: ignore[arg-type]
+    assert np.abs(logits_of(mistaken) - pair.expected(text(5, LENGTH))).max() > 10 * CLOSE
+
+
+@pytest.fixture(params=GGUF_CASES)
+def converted(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Pair, Path]:
+    """A random model, and the same as a GGUF file."""
+    case = "mistral" if request.param == "mistral as llama" else request.param
+    pair = build(case, tmp_path / "folder")
+    source = pair.checkpoint
+    if case == "mistral":
+        source = replace(source, config=replace(source.config, architecture="llama"))
+    return pair, write_family_gguf(source, tmp_path / "model.gguf")
+
+
+def test_a_gguf_gives_the_same_logits(converted: tuple[Pair, Path]) -> None:
+    pair, path = converted
+    assert np.abs(logits_of(open_checkpoint(path)) - pair.expected(text(5, LENGTH))).max() < CLOSE
+
+
+@pytest.mark.parametrize("case", READ_BY_TRANSFORMERS)
+def test_transformers_reads_the_same_from_a_gguf(case: str, tmp_path: Path) -> None:
+    """Not only our own reading of our own writing: transformers' reading of the file agrees."""
+    path = write_family_gguf(build(case, tmp_path / "folder").checkpoint, tmp_path / "model.gguf", Kind.Q8_0)
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32).eval()
+    with torch.no_grad():
+        expected = theirs(torch.tensor([text(5, LENGTH)])).logits[0].numpy()
+    assert np.abs(expected).max() > 1
+    assert np.abs(logits_of(open_checkpoint(path)) - expected).max() < CLOSE

@@ -24,7 +24,9 @@ def test_the_embedded_model() -> None:
     config = theirs.config
     assert (ours.config.layers, ours.config.heads) == (config.num_hidden_layers, config.num_attention_heads)
     assert ours.config.rms_eps == pytest.approx(config.rms_norm_eps)
-    assert ours.config.rope_theta == config.rope_parameters["rope_theta"]
+    assert {rotary.theta for rotary in ours.config.rotaries if rotary} == {
+        config.rope_parameters["rope_theta"]
+    }
     assert ours.config.parameters == theirs.num_parameters()
 
 

@@ -43,16 +43,25 @@ def int8_groups(matrix: np.ndarray) -> Grouped:
     return Grouped(codes=codes.reshape(out, width), scale=scale, zero=None, group=group, bits=8)
 
 
-def stack(tensors: list[Tensor]) -> Tensor:
-    """Several matrices over one input as one, rows below rows, packed where all are alike."""
+def alike(tensors: list[Tensor]) -> bool:
+    """Whether several matrices can be one packed matrix: dense ones always, packed ones of one kind."""
     first = tensors[0]
-    alike = isinstance(first, Grouped) and all(
+    if not isinstance(first, Grouped):
+        return not any(isinstance(other, Grouped) for other in tensors)
+    return all(
         isinstance(other, Grouped)
         and (other.group, other.bits, other.codes.dtype) == (first.group, first.bits, first.codes.dtype)
         and (other.zero is None) == (first.zero is None)
         for other in tensors
     )
-    if not alike:
+
+
+def stack(tensors: list[Tensor]) -> Tensor:
+    """Several matrices over one input as one, rows below rows, packed where all are alike."""
+    first = tensors[0]
+    if len(tensors) == 1:
+        return first
+    if not isinstance(first, Grouped) or not alike(tensors):
         return Dense(np.concatenate([tensor.to_float32() for tensor in tensors]))
     grouped = [tensor for tensor in tensors if isinstance(tensor, Grouped)]
     zeros = [tensor.zero for tensor in grouped if tensor.zero is not None]
@@ -60,8 +69,8 @@ def stack(tensors: list[Tensor]) -> Tensor:
         codes=np.concatenate([tensor.codes for tensor in grouped]),
         scale=np.concatenate([tensor.scale for tensor in grouped]),
         zero=np.concatenate(zeros) if zeros else None,
-        group=grouped[0].group,
-        bits=grouped[0].bits,
+        group=first.group,
+        bits=first.bits,
     )
 
 

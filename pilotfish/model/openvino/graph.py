@@ -1,10 +1,10 @@
-"""The Llama decoder as an OpenVINO model, from named tensors.
+"""The decoder as an OpenVINO model, from named tensors; one graph for all families of models.
 
 `decoder` builds the stateful model (one batch, a growing cache); `paged` turns it into the model
-that the runner compiles: ragged batches over a block cache, a gather of wanted rows before the
-head, feature taps as extra results.
+that the runner compiles: ragged batches over a block cache, sliding windows, a gather of wanted rows
+before the head, feature taps as extra results.
 
-    model = paged(decoder(checkpoint, "int8"), taps=())
+    model = paged(decoder(checkpoint, "int8"), checkpoint.config, taps=())
 
 Knows nothing of blocks, sequences or threads.
 """
@@ -21,7 +21,8 @@ from openvino._offline_transformations import paged_attention_transformation
 from openvino.op.util import Variable, VariableInfo
 
 from pilotfish.model.config import ModelConfig
-from pilotfish.model.openvino.forms import constant, stack
+from pilotfish.model.openvino.forms import alike, constant, stack
+from pilotfish.model.rotary import Rotary
 from pilotfish.model.weights import Checkpoint
 
 FEATURE = "layer.{}.output"  # friendly name of the residual stream after a layer
@@ -49,6 +50,14 @@ class _Inputs:
     beams: ov.Node
 
 
+@dataclass
+class _Turns:
+    """Cosines and sines of every position's angles, [batch, 1, token, head_dim]."""
+
+    cos: ov.Node
+    sin: ov.Node
+
+
 class _Decoder:
     """Builds one model; the attributes are what every layer needs."""
 
@@ -57,7 +66,7 @@ class _Decoder:
         self.config: ModelConfig = checkpoint.config
         self.form = form
         self.inputs = self._parameters()
-        self.cos, self.sin = self._rotations()
+        self.turns = {rotary: self._turns(rotary) for rotary in {*self.config.rotaries} if rotary}
         self.sinks: list[ov.Node] = []
 
     def _parameters(self) -> _Inputs:
@@ -68,36 +77,60 @@ class _Decoder:
             beams=_parameter("beam_idx", [-1], ov.Type.i32),
         )
 
-    def _rotations(self) -> tuple[ov.Node, ov.Node]:
-        width = self.config.head_dim
-        steps = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
-        inverse = (np.float32(1) / np.float32(self.config.rope_theta) ** steps).astype(np.float32)
+    def _turns(self, rotary: Rotary) -> _Turns:
+        inverse = rotary.inverse(self.config.head_dim)
         positions = ops.convert(ops.unsqueeze(self.inputs.positions, _ints(1)), "f32")
         angles = ops.matmul(ops.constant(inverse.reshape(1, -1, 1)), positions, False, False)
         angles = ops.transpose(angles, _ints(0, 2, 1))
         angles = ops.concat([angles, angles], -1)
-        return ops.unsqueeze(ops.cos(angles), _ints(1)), ops.unsqueeze(ops.sin(angles), _ints(1))
+        cos, sin = ops.cos(angles), ops.sin(angles)
+        if rotary.magnitude != 1:
+            cos, sin = (ops.multiply(part, _float(rotary.magnitude)) for part in (cos, sin))
+        return _Turns(ops.unsqueeze(cos, _ints(1)), ops.unsqueeze(sin, _ints(1)))
 
-    def _linear(self, source: ov.Node, *names: str) -> ov.Node:
-        tensors = [self.checkpoint.tensor(name) for name in names]
-        return ops.matmul(source, constant(stack(tensors), self.form), False, True)
+    def _linear(self, source: ov.Node, prefix: str, *names: str) -> ov.Node:
+        """Several linear layers over one input, side by side: one product where their weights pack alike."""
+        names = tuple(f"{prefix}.{name}" for name in names)
+        tensors = [self.checkpoint.tensor(f"{name}.weight") for name in names]
+        together = [stack(tensors)] if self.form != "stored" or alike(tensors) else tensors
+        products = [ops.matmul(source, constant(part, self.form), False, True) for part in together]
+        product = products[0] if len(products) == 1 else ops.concat(products, -1)
+        biases = [self._bias(name, tensor.shape[0]) for name, tensor in zip(names, tensors, strict=True)]
+        if not any(bias.any() for bias in biases):
+            return product
+        return ops.add(product, ops.constant(np.concatenate(biases)))
+
+    def _bias(self, name: str, width: int) -> np.ndarray:
+        if f"{name}.bias" not in self.checkpoint.entries:
+            return np.zeros(width, np.float32)
+        return self.checkpoint.tensor(f"{name}.bias").to_float32()
 
     def _norm(self, source: ov.Node, name: str) -> ov.Node:
-        weight = ops.constant(self.checkpoint.tensor(name).to_float32())
+        weight = ops.constant(self.checkpoint.tensor(f"{name}.weight").to_float32())
         square = ops.reduce_mean(ops.power(source, _float(2)), _ints(-1), True)
         root = ops.sqrt(ops.add(square, _float(self.config.rms_eps)))
         return ops.multiply(weight, ops.multiply(source, ops.divide(_float(1), root)))
+
+    def _outer_norm(self, source: ov.Node, name: str) -> ov.Node:
+        return self._norm(source, name) if self.config.traits.outer_norms else source
 
     def _heads(self, source: ov.Output, count: int) -> ov.Node:
         split = ops.reshape(source, _ints(0, 0, count, self.config.head_dim), True)
         return ops.transpose(split, _ints(0, 2, 1, 3))
 
-    def _rotate(self, source: ov.Node) -> ov.Node:
+    def _turned(self, source: ov.Output, count: int, layer: int, norm: str) -> ov.Node:
+        """Queries or keys by heads, normed and turned as the family has it."""
+        heads = self._heads(source, count)
+        if self.config.traits.head_norms:
+            heads = self._norm(heads, norm)
+        rotary = self.config.rotaries[layer]
+        if rotary is None:
+            return heads
         # VariadicSplit and Concat on the last axis is the form that OpenVINO fuses to one RoPE node.
-        half = self.config.head_dim // 2
-        parts = ops.variadic_split(source, ops.constant(np.int64(-1)), _ints(half, half))
-        turned = ops.concat([ops.multiply(parts.output(1), _float(-1)), parts.output(0)], -1)
-        return ops.add(ops.multiply(source, self.cos), ops.multiply(turned, self.sin))
+        half, turns = self.config.head_dim // 2, self.turns[rotary]
+        parts = ops.variadic_split(heads, ops.constant(np.int64(-1)), _ints(half, half))
+        crossed = ops.concat([ops.multiply(parts.output(1), _float(-1)), parts.output(0)], -1)
+        return ops.add(ops.multiply(heads, turns.cos), ops.multiply(crossed, turns.sin))
 
     def _cached(self, current: ov.Node, name: str) -> ov.Node:
         """Append to the cache and widen key or value heads to query heads: [batch, head, token, dim]."""
@@ -127,39 +160,47 @@ class _Decoder:
 
     def _attention(self, source: ov.Node, layer: int, mask: ov.Node) -> ov.Node:
         config, prefix = self.config, f"model.layers.{layer}.self_attn"
-        names = [f"{prefix}.{part}_proj.weight" for part in "qkv"]
         widths = [count * config.head_dim for count in (config.heads, config.kv_heads, config.kv_heads)]
-        parts = ops.variadic_split(self._linear(source, *names), ops.constant(np.int64(-1)), _ints(*widths))
-        query = self._rotate(self._heads(parts.output(0), config.heads))
-        key = self._cached(self._rotate(self._heads(parts.output(1), config.kv_heads)), f"key.{layer}")
-        value = self._cached(self._heads(parts.output(2), config.kv_heads), f"value.{layer}")
-        scale = _float(config.head_dim**-0.5)
-        mixed = ops.scaled_dot_product_attention(query, key, value, mask, scale)
+        joint = self._linear(source, prefix, "q_proj", "k_proj", "v_proj")
+        parts = ops.variadic_split(joint, ops.constant(np.int64(-1)), _ints(*widths))
+        query = self._turned(parts.output(0), config.heads, layer, f"{prefix}.q_norm")
+        key = self._turned(parts.output(1), config.kv_heads, layer, f"{prefix}.k_norm")
+        value = self._heads(parts.output(2), config.kv_heads)
+        key, value = self._cached(key, f"key.{layer}"), self._cached(value, f"value.{layer}")
+        mixed = ops.scaled_dot_product_attention(query, key, value, mask, _float(config.scale))
         joined = ops.reshape(ops.transpose(mixed, _ints(0, 2, 1, 3)), _ints(0, 0, -1), True)
-        return self._linear(joined, f"{prefix}.o_proj.weight")
+        return self._linear(joined, prefix, "o_proj")
 
     def _feed_forward(self, source: ov.Node, layer: int) -> ov.Node:
         prefix, width = f"model.layers.{layer}.mlp", self.config.intermediate
-        both = self._linear(source, f"{prefix}.gate_proj.weight", f"{prefix}.up_proj.weight")
+        both = self._linear(source, prefix, "gate_proj", "up_proj")
         parts = ops.variadic_split(both, ops.constant(np.int64(-1)), _ints(width, width))
-        gated = ops.multiply(ops.swish(parts.output(0)), parts.output(1))
-        return self._linear(gated, f"{prefix}.down_proj.weight")
+        gate = parts.output(0)
+        opened = ops.swish(gate) if self.config.activation == "silu" else ops.gelu(gate, "tanh")
+        return self._linear(ops.multiply(opened, parts.output(1)), prefix, "down_proj")
+
+    def _layer(self, stream: ov.Node, layer: int, mask: ov.Node) -> ov.Node:
+        prefix = f"model.layers.{layer}"
+        inner = "pre_feedforward" if self.config.traits.outer_norms else "post_attention"
+        attended = self._attention(self._norm(stream, f"{prefix}.input_layernorm"), layer, mask)
+        stream = ops.add(stream, self._outer_norm(attended, f"{prefix}.post_attention_layernorm"))
+        fed = self._feed_forward(self._norm(stream, f"{prefix}.{inner}_layernorm"), layer)
+        stream = ops.add(stream, self._outer_norm(fed, f"{prefix}.post_feedforward_layernorm"))
+        stream.set_friendly_name(FEATURE.format(layer))
+        return stream
 
     def build(self) -> ov.Model:
         embedding = constant(self.checkpoint.tensor("model.embed_tokens.weight"), self.form)
         ids = ops.convert(self.inputs.ids, "i32")
         stream = ops.gather(embedding, ids, ops.constant(np.int32(0)))
+        if self.config.traits.scaled_embedding:
+            stream = ops.multiply(stream, _float(self.config.hidden**0.5))
         seen = ops.convert(ops.unsqueeze(ops.unsqueeze(self.inputs.mask, _ints(1)), _ints(1)), "f32")
         # Only the shape matters: the paged transformation puts its own causal mask in place of it.
         mask = ops.multiply(ops.subtract(seen, _float(1)), _float(1e9))
         for layer in range(self.config.layers):
-            prefix = f"model.layers.{layer}"
-            normed = self._norm(stream, f"{prefix}.input_layernorm.weight")
-            stream = ops.add(stream, self._attention(normed, layer, mask))
-            normed = self._norm(stream, f"{prefix}.post_attention_layernorm.weight")
-            stream = ops.add(stream, self._feed_forward(normed, layer))
-            stream.set_friendly_name(FEATURE.format(layer))
-        logits = self._head(self._norm(stream, "model.norm.weight"))
+            stream = self._layer(stream, layer, mask)
+        logits = self._head(self._norm(stream, "model.norm"))
         result = ops.result(logits)
         result.output(0).get_tensor().set_names({"logits"})
         inputs = self.inputs
@@ -179,7 +220,7 @@ def decoder(checkpoint: Checkpoint, form: str) -> ov.Model:
     return _Decoder(checkpoint, form).build()
 
 
-def paged(model: ov.Model, taps: Sequence[int]) -> ov.Model:
+def paged(model: ov.Model, config: ModelConfig, taps: Sequence[int]) -> ov.Model:
     """Turn a stateful decoder into the paged model, in place.
 
     Inputs after it: input_ids and position_ids [token], past_lens, subsequence_begins,
@@ -189,6 +230,7 @@ def paged(model: ov.Model, taps: Sequence[int]) -> ov.Model:
     """
     features = {node.get_friendly_name(): node for node in model.get_ops()}
     paged_attention_transformation(model)
+    _limit_windows(model, config)
     head = model.get_results()[0].input_value(0).get_node()
     while head.get_type_name() != "MatMul":
         head = head.input_value(0).get_node()
@@ -202,3 +244,16 @@ def paged(model: ov.Model, taps: Sequence[int]) -> ov.Model:
         model.add_results([tap])
     model.validate_nodes_and_infer_types()
     return model
+
+
+_KEY_CACHE, _WINDOW = 3, 10  # inputs of the paged attention operation
+
+
+def _limit_windows(model: ov.Model, config: ModelConfig) -> None:
+    for node in model.get_ops():
+        if node.get_type_name() != "PagedAttentionExtension":
+            continue
+        cache = node.input_value(_KEY_CACHE).get_node().get_friendly_name()
+        window = config.windows[int(cache.rpartition(".")[2])]
+        if window is not None:
+            node.input(_WINDOW).replace_source_output(ops.constant(np.int32(window)).output(0))

@@ -54,7 +54,7 @@ class OpenVINORunner:
         self.block_size = BLOCK_SIZE
         self.blocks = -(-runtime.cache_tokens // BLOCK_SIZE)
         self._taps = runtime.taps
-        compiled = ov.Core().compile_model(paged(model, runtime.taps), "CPU", _properties(runtime))
+        compiled = ov.Core().compile_model(paged(model, config, runtime.taps), "CPU", _properties(runtime))
         self._request = compiled.create_infer_request()
         self._ports = {port.get_any_name(): port for port in compiled.inputs}
         self._bound: dict[str, np.ndarray] = {}

@@ -59,6 +59,8 @@ class Checkpoint:
             )
         for name, entry in self.entries.items():
             if name not in expected:
+                if name.startswith(self.config.traits.carried):
+                    continue
                 raise BadModel(
                     f"{entry.file}: it holds the tensor {name!r}, which pilotfish does not know for"
                     f" {self.config.architecture!r} and will not ignore. Choose another model."

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from pilotfish.errors import BadModel
-from pilotfish.model.config import ModelConfig, architecture
 from pilotfish.model.weights.checkpoint import Checkpoint, Entry
 from pilotfish.model.weights.fields import Fields, read_json
+from pilotfish.model.weights.folder_config import folder_config
 from pilotfish.model.weights.gguf_file import map_file
 from pilotfish.model.weights.tensors import Array, Dense
 
@@ -36,65 +36,13 @@ def open_folder(path: Path) -> Checkpoint:
     shards = _shards(path)
     entries: dict[str, Entry] = {}
     for shard in shards:
-        for name, entry in _entries(shard):
+        for name, entry in _entries(shard, config.traits.norm_offset):
             # Old checkpoints store the rotary table, and tied ones the embedding again.
             tied_copy = name == "lm_head.weight" and config.tied_embeddings
             if not (name.endswith("rotary_emb.inv_freq") or tied_copy):
                 entries[name] = entry
     others = tuple(path / name for name in OTHER_FILES if (path / name).is_file())
     return Checkpoint(path=path, config=config, metadata={}, files=(*others, *shards), entries=entries)
-
-
-def folder_config(path: Path) -> ModelConfig:
-    """What config.json declares. Raises BadModel for what is missing or not built."""
-    fields = read_json(path / "config.json")
-    family = fields.text("model_type")
-    fields.refuse_unbuilt(architecture(family, where=fields.where).not_built)
-    heads, hidden = fields.integer("num_attention_heads"), fields.integer("hidden_size")
-    return ModelConfig(
-        architecture=family,
-        name=path.resolve().name,
-        layers=fields.integer("num_hidden_layers"),
-        hidden=hidden,
-        intermediate=fields.integer("intermediate_size"),
-        heads=heads,
-        kv_heads=fields.integer("num_key_value_heads", default=heads),
-        head_dim=fields.integer("head_dim", default=hidden // max(1, heads)),
-        vocab=fields.integer("vocab_size"),
-        context=fields.integer("max_position_embeddings"),
-        rms_eps=fields.number("rms_norm_eps"),
-        rope_theta=_rope_theta(fields),
-        tied_embeddings=fields.boolean("tie_word_embeddings", default=False),
-        eos_ids=_eos_ids(path, fields),
-        bos_id=fields.integer("bos_token_id") if fields.has("bos_token_id") else None,
-    )
-
-
-def _rope_theta(fields: Fields) -> float:
-    """The rotary base, from either generation of config.json; refuses every scaling."""
-    theta = fields.number("rope_theta", default=10_000.0)
-    for name in ("rope_parameters", "rope_scaling"):
-        if not fields.has(name):
-            continue
-        value = fields.values[name]
-        inner = Fields(value if isinstance(value, dict) else {}, where=f"{fields.where}: {name}")
-        kind = value.get("rope_type", value.get("type")) if isinstance(value, dict) else value
-        if kind != "default" or inner.number("partial_rotary_factor", default=1.0) != 1.0:
-            raise BadModel(
-                f"{fields.where}: {name} asks for {kind!r}, which pilotfish has not built (it runs"
-                " 'default'). Choose a model without rope scaling."
-            )
-        theta = inner.number("rope_theta", default=theta)
-    return theta
-
-
-def _eos_ids(path: Path, config: Fields) -> frozenset[int]:
-    """generation_config.json decides where it says something, as in transformers."""
-    if (path / "generation_config.json").is_file():
-        found = read_json(path / "generation_config.json").ids("eos_token_id")
-        if found:
-            return found
-    return config.ids("eos_token_id")
 
 
 def _shards(path: Path) -> tuple[Path, ...]:
@@ -116,7 +64,8 @@ def _shards(path: Path) -> tuple[Path, ...]:
     return shards
 
 
-def _entries(path: Path) -> Iterable[tuple[str, Entry]]:
+def _entries(path: Path, norm_offset: float) -> Iterable[tuple[str, Entry]]:
+    """The tensors of one file. Families that store norm weights less a number get it back here."""
     mapped = map_file(path)
     size = int.from_bytes(mapped[:8].tobytes(), "little")
     if mapped.size < 8 or not 2 <= size <= min(LONGEST_HEADER, mapped.size - 8):
@@ -134,7 +83,8 @@ def _entries(path: Path) -> Iterable[tuple[str, Entry]]:
                 f"{path}: the file is cut off: {name!r} ends at byte {8 + size + end}, the file at"
                 f" {mapped.size}. Fetch the model again."
             )
-        read = partial(_read, body[begin:end], kind, shape)
+        offset = norm_offset if name.endswith("norm.weight") else 0.0
+        read = partial(_read, body[begin:end], kind, shape, offset)
         yield name, Entry(shape=shape, kind=kind, bytes=end - begin, file=path, read=read)
 
 
@@ -168,8 +118,8 @@ def _place(path: Path, name: str, stored: object) -> tuple[str, tuple[int, ...],
     return kind, tuple(shape), offsets[0], offsets[1]
 
 
-def _read(stored: Array, kind: str, shape: tuple[int, ...]) -> Dense:
+def _read(stored: Array, kind: str, shape: tuple[int, ...], offset: float) -> Dense:
     values = stored.view(STORED_TYPES[kind]).reshape(shape)
     if kind == "BF16":  # the upper half of a float32
-        return Dense((values.astype(np.uint32) << 16).view(np.float32))
-    return Dense(values)
+        values = (values.astype(np.uint32) << 16).view(np.float32)
+    return Dense(values.astype(np.float32) + np.float32(offset) if offset else values)

@@ -8,6 +8,7 @@ import pytest
 
 from pilotfish.errors import BadModel
 from pilotfish.model.config import ModelConfig
+from pilotfish.model.rotary import Rotary
 
 GOOD: dict[str, Any] = {
     "architecture": "llama",
@@ -21,7 +22,8 @@ GOOD: dict[str, Any] = {
     "vocab": 512,
     "context": 256,
     "rms_eps": 1e-5,
-    "rope_theta": 1e4,
+    "rotaries": (Rotary(theta=1e4),) * 2,
+    "windows": (None, None),
     "tied_embeddings": False,
     "eos_ids": frozenset({2}),
     "bos_id": 1,
@@ -52,7 +54,10 @@ def test_a_tied_embedding_counts_once() -> None:
         ({"kv_heads": 3}, "3 key/value heads"),
         ({"head_dim": 15}, "head_dim is 15"),
         ({"rms_eps": float("nan")}, "rms_eps is nan"),
-        ({"rope_theta": -1.0}, "rope_theta is -1"),
+        ({"rotaries": (None,)}, "rotaries are given for 1 of 2 layers"),
+        ({"windows": (None, 0)}, "window is 0 tokens"),
+        ({"activation": "relu"}, "activation is 'relu'"),
+        ({"attention_scale": 0.0}, r"attention_scale is 0\.0"),
         ({"eos_ids": frozenset({512})}, "512 is outside"),
         ({"bos_id": -1}, "-1 is outside"),
     ],

@@ -74,14 +74,17 @@ def test_the_fingerprint_follows_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"general.architecture": "rwkv"}, r"'rwkv'.*runs llama"),
+        ({"general.architecture": "rwkv"}, r"'rwkv'.*runs gemma3, llama, "),
         ({"llama.block_count": None}, "'llama.block_count' is missing"),
         ({"llama.block_count": 2}, "tensors are missing, first 'model.layers.1"),
         ({"llama.block_count": "one"}, "expected a whole number"),
         ({"llama.attention.head_count": 0}, "heads is 0"),
         ({"llama.embedding_length": 128}, "belong to different models"),
         ({"llama.vocab_size": 999}, "belong to different models"),
-        ({"llama.rope.scaling.type": "yarn"}, r"rope\.scaling\.type is 'yarn'"),
+        ({"llama.rope.scaling.type": "yarn"}, r"original_context_length' is missing"),
+        ({"llama.rope.scaling.type": "longrope"}, r"rope\.scaling\.type is 'longrope'"),
+        ({"llama.rope.freq_base": 0.0}, "rope_theta of the rotary positions is 0.0"),
+        ({"llama.block_count": 10**9}, "block_count is 1000000000"),
         ({"llama.rope.dimension_count": 8}, "rope.dimension_count is 8"),
         ({"llama.expert_count": 4}, "expert_count is 4"),
         ({"llama.attention.sliding_window": 4096}, "sliding_window is 4096"),
@@ -100,13 +103,32 @@ def test_metadata_that_cannot_be_run_is_refused(change: dict[str, Any], named: s
     [
         ("blk.0.attn_q.weight", None, "self_attn.q_proj.weight' *.*Fetch"),
         ("blk.0.attn_q.weight", np.zeros((8, HIDDEN), np.float32), r"shape \(8, 64\).*\(64, 64\)"),
-        ("blk.0.attn_q.bias", np.zeros(HIDDEN, np.float32), "'blk.0.attn_q.bias'.*will not ignore"),
-        ("rope_freqs.weight", np.ones(8, np.float32), "rope_freqs.weight"),
+        ("blk.0.attn_q.bias", np.zeros(8, np.float32), r"shape \(8,\).*\(64,\)"),
+        ("blk.0.attn_q_norm.weight", np.zeros(16, np.float32), "q_norm.weight'.*will not ignore"),
+        ("blk.0.attn_sinks.weight", np.zeros(4, np.float32), "'blk.0.attn_sinks.weight'.*will not ignore"),
+        ("rope_freqs.weight", np.ones(7, np.float32), "there are 7 rotary divisors for heads of 16"),
     ],
 )
 def test_wrong_tensors_are_refused(name: str, values: np.ndarray | None, named: str, tmp_path: Path) -> None:
     with pytest.raises(BadModel, match=named):
         open_checkpoint(write_gguf(tmp_path / "t.gguf", tensors={name: values}))
+
+
+def test_a_table_of_rotary_divisors_is_read(tmp_path: Path) -> None:
+    divisors = np.arange(1, 9, dtype=np.float32)
+    config = open_checkpoint(write_gguf(tmp_path / "t.gguf", tensors={"rope_freqs.weight": divisors})).config
+    [rotary] = config.rotaries
+    assert rotary is not None and rotary.divisors == tuple(range(1, 9))
+    plain = 1e4 ** (-np.arange(0, 16, 2) / 16)
+    assert np.allclose(rotary.inverse(16), plain / divisors)
+
+
+def test_biases_are_put_in_order_too(tmp_path: Path) -> None:
+    bias = np.arange(HIDDEN, dtype=np.float32)
+    checkpoint = open_checkpoint(write_gguf(tmp_path / "t.gguf", tensors={"blk.0.attn_q.bias": bias}))
+    assert checkpoint.config.biased == {"self_attn.q_proj"}
+    found = checkpoint.tensor("model.layers.0.self_attn.q_proj.bias").to_float32()
+    assert np.array_equal(found, half_split(bias[:, None], HEADS)[:, 0])
 
 
 def test_an_unknown_tensor_is_named(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from pilotfish.errors import BadModel
+from pilotfish.model.rotary import Rotary
 from pilotfish.model.weights import Dense, open_checkpoint
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -42,7 +43,7 @@ def edit(path: Path, change: dict[str, Any]) -> None:
 
 def test_a_folder_is_read_without_copies(folder: Path) -> None:
     checkpoint, stored = open_checkpoint(folder), load_file(folder / "model.safetensors")
-    assert checkpoint.config.eos_ids == {2} and checkpoint.config.rope_theta == 10_000
+    assert checkpoint.config.eos_ids == {2} and checkpoint.config.rotaries == (Rotary(theta=10_000),) * 2
     assert checkpoint.stored_format == "F32 (21)"
     assert set(checkpoint.names()) == set(stored)
     for name in checkpoint.names():
@@ -91,12 +92,12 @@ def test_old_and_tied_leftovers_are_passed_over(folder: Path) -> None:
     ("change", "named"),
     [
         ({"model_type": None}, "'model_type' is missing"),
-        ({"model_type": "gpt_bigcode"}, r"'gpt_bigcode'.*runs llama"),
+        ({"model_type": "gpt_bigcode"}, r"'gpt_bigcode'.*runs gemma3_text, llama, "),
         ({"model_type": 7}, "expected a text"),
         ({"hidden_size": None}, "'hidden_size' is missing"),
         ({"hidden_size": "64"}, "expected a whole number"),
         ({"hidden_size": 1e9}, "expected a whole number"),
-        ({"num_hidden_layers": 10**12}, "layers is 1000000000000"),
+        ({"num_hidden_layers": 10**12}, "num_hidden_layers is 1000000000000"),
         ({"num_hidden_layers": True}, "expected a whole number"),
         ({"num_attention_heads": 0}, "heads is 0"),
         ({"num_attention_heads": -4}, "heads is -4"),
@@ -104,14 +105,23 @@ def test_old_and_tied_leftovers_are_passed_over(folder: Path) -> None:
         ({"rms_norm_eps": 10**400}, "expected a number"),
         ({"tie_word_embeddings": 1}, "expected true or false"),
         ({"vocab_size": 600}, "belong to different models"),
-        ({"attention_bias": True}, "attention_bias is True"),
-        ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
+        ({"attention_bias": True}, "q_proj.bias"),
+        ({"hidden_act": "gelu"}, "activation is 'gelu'"),
         ({"sliding_window": 4096}, "sliding_window is 4096"),
         ({"quantization_config": {"bits": 4}}, "quantization_config is"),
-        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_scaling asks for 'llama3'"),
-        ({"rope_parameters": {"rope_type": "yarn"}}, "rope_parameters asks for 'yarn'"),
-        ({"rope_scaling": "linear"}, "rope_scaling asks for 'linear'"),
-        ({"rope_parameters": [1]}, "rope_parameters asks for"),
+        ({"rope_parameters": None, "rope_scaling": {"type": "longrope"}}, "rope_scaling asks for 'longrope'"),
+        ({"rope_parameters": {"rope_type": "dynamic"}}, "rope_parameters asks for 'dynamic'"),
+        ({"rope_parameters": {"rope_type": "llama3"}}, "'factor' is missing"),
+        (
+            {"rope_parameters": {"rope_type": "linear", "factor": -2}},
+            "model: the rope factor of the rot",
+        ),
+        ({"rope_parameters": None, "rope_scaling": "linear"}, "rope_scaling is 'linear', expected a table"),
+        ({"rope_parameters": [1]}, "expected a table"),
+        (
+            {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}},
+            "partial_rotary_factor",
+        ),
     ],
 )
 def test_configurations_that_cannot_be_run_are_refused(
