@@ -33,16 +33,27 @@ OTHER_FILES = ("config.json", "generation_config.json")
 def open_folder(path: Path) -> Checkpoint:
     """Opens a Hugging Face folder. Raises BadModel for what is missing, damaged or not supported."""
     config = folder_config(path)
-    shards = _shards(path)
-    entries: dict[str, Entry] = {}
-    for shard in shards:
-        for name, entry in _entries(shard):
-            # Old checkpoints store the rotary table, and tied ones the embedding again.
-            tied_copy = name == "lm_head.weight" and config.tied_embeddings
-            if not (name.endswith("rotary_emb.inv_freq") or tied_copy):
-                entries[name] = entry
+    entries = {}
+    for name, entry in stored_entries(path).items():
+        # Old checkpoints store the rotary table, and tied ones the embedding again.
+        tied_copy = name == "lm_head.weight" and config.tied_embeddings
+        if not (name.endswith("rotary_emb.inv_freq") or tied_copy):
+            entries[name] = entry
     others = tuple(path / name for name in OTHER_FILES if (path / name).is_file())
-    return Checkpoint(path=path, config=config, metadata={}, files=(*others, *shards), entries=entries)
+    return Checkpoint(path=path, config=config, metadata={}, files=(*others, *_shards(path)), entries=entries)
+
+
+def stored_entries(path: Path) -> dict[str, Entry]:
+    """Every tensor of a folder, whatever the model. Raises BadModel for what is missing or damaged."""
+    return {name: entry for shard in _shards(path) for name, entry in _entries(shard)}
+
+
+def folder_name(path: Path) -> str:
+    """What to call a model: its folder, or "org/name" where that lies in the hub's cache."""
+    folder = path.resolve()
+    if folder.parent.name == "snapshots":
+        return folder.parents[1].name.removeprefix("models--").replace("--", "/")
+    return folder.name
 
 
 def folder_config(path: Path) -> ModelConfig:
@@ -53,7 +64,7 @@ def folder_config(path: Path) -> ModelConfig:
     heads, hidden = fields.integer("num_attention_heads"), fields.integer("hidden_size")
     return ModelConfig(
         architecture=family,
-        name=path.resolve().name,
+        name=folder_name(path),
         layers=fields.integer("num_hidden_layers"),
         hidden=hidden,
         intermediate=fields.integer("intermediate_size"),
