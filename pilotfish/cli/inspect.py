@@ -129,6 +129,7 @@ def report(options: ModelOptions, facts: Facts, cost: Cost | None) -> dict[str, 
         "bandwidth_bytes_per_second": None if cost.rate is None else round(cost.rate),
         "memory_estimate": {
             "weights_bytes": cost.held.memory,
+            "mapped_bytes": cost.held.mapped,
             "cache_tokens": options.cache_tokens,
             "cache_bytes": token * options.cache_tokens,
         },

@@ -56,12 +56,13 @@ def _tokenizer(found: Fields) -> str:
 
 def _cost(fields: Fields) -> dict[str, str]:
     memory, token = fields["memory_estimate"], fields["kv_bytes_per_token"]
+    weights, mapped, cache = (_size(memory[f"{part}_bytes"]) for part in ("weights", "mapped", "cache"))
     return {
         "keys and values": f"{token} bytes a token",
         "exactness": _exactness(fields),
         "step time": _steps(fields),
-        "memory, estimated": f"{_size(memory['weights_bytes'])} of weights and {_size(memory['cache_bytes'])}"
-        f" for a cache of {memory['cache_tokens']} tokens, besides what the runtime needs",
+        "memory, estimated": f"{weights} of weights, {mapped} of them mapped from a file; {cache} for a cache"
+        f" of {memory['cache_tokens']} tokens as it fills; 100 to 200 MB for the runtime",
     }
 
 

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-SIZE = 96 << 20  # bytes copied at a time; with their copy, more than a core's share of any cache
-_SECONDS = 0.2  # after which no further copy begins
+SIZE = 64 << 20  # bytes copied at a time; with their copy, more than a core's share of any cache
+_SECONDS = 0.1  # after which no further copy begins
 _COPIES = 5
 
 

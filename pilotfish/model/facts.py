@@ -19,6 +19,7 @@ from pilotfish.errors import BadModel
 from pilotfish.model.config import ModelConfig
 from pilotfish.model.tokenizer import load_tokenizer
 from pilotfish.model.weights import Checkpoint, locate, open_checkpoint
+from pilotfish.model.weights.checkpoint import Entry
 from pilotfish.model.weights.fields import Fields, read_json
 from pilotfish.model.weights.gguf_file import GgufFile
 from pilotfish.model.weights.safetensors_folder import folder_config, folder_name, stored_entries
@@ -82,12 +83,16 @@ def read_facts(target: str, progress: Progress | None = None) -> Facts:
 
 
 def _of_gguf(path: Path) -> Facts:
-    file = GgufFile.read(path)
-    stored = [(info.kind.name, info.shape, info.end - info.begin) for info in file.tensors.values()]
-    fields = Fields(file.metadata, where=str(path))
+    checkpoint, problems = _opened(path)
+    if checkpoint is None:
+        file = GgufFile.read(path)  # raises again where the file is damaged
+        metadata = file.metadata
+        stored = [(info.kind.name, info.shape, info.end - info.begin) for info in file.tensors.values()]
+    else:
+        metadata, stored = checkpoint.metadata, _stored(checkpoint.entries)
+    fields = Fields(metadata, where=str(path))
     family = _text(fields, "general.architecture")
     sizes = _sizes(fields, [f"{family}.{name}" for name in _GGUF_FIELDS])
-    checkpoint, problems = _opened(path)
     return _facts(
         path,
         family,
@@ -103,13 +108,14 @@ def _of_gguf(path: Path) -> Facts:
 def _of_folder(path: Path) -> Facts:
     fields = read_json(path / "config.json")
     problems: list[str] = []
-    checkpoint, stored = None, []
+    checkpoint: Checkpoint | None = None
+    stored: list[Stored] = []
     try:
         folder_config(path)
     except BadModel as problem:
         problems = [str(problem)]
     try:
-        stored = [(entry.kind, entry.shape, entry.bytes) for entry in stored_entries(path).values()]
+        stored = _stored(stored_entries(path))
     except BadModel:
         if not problems:  # the model is one that runs: its files are damaged
             raise
@@ -125,6 +131,10 @@ def _of_folder(path: Path) -> Facts:
         checkpoint=checkpoint,
         problems=problems,
     )
+
+
+def _stored(entries: Mapping[str, Entry]) -> list[Stored]:
+    return [(entry.kind, entry.shape, entry.bytes) for entry in entries.values()]
 
 
 def _opened(path: Path) -> tuple[Checkpoint | None, list[str]]:
