@@ -1,4 +1,4 @@
-"""The command line: `pilotfish demo | generate | chat | bench | audit`.
+"""The command line: `pilotfish demo | generate | chat | bench | audit | inspect`.
 
     main(["generate", "Why is the sky blue?", "--max-new-tokens", "64"])    # the exit status
 
@@ -28,8 +28,9 @@ COMMANDS = {
     "chat": "talk to the model",
     "bench": "measure speed on a set of prompts, with the plain run beside it",
     "audit": "prove on this machine that speculation changes no token",
+    "inspect": "what a model is, whether it runs here, and what it would cost",
 }
-NOT_BUILT = ("inspect", "plan", "train", "serve")
+NOT_BUILT = ("plan", "train", "serve")
 _BROKEN_PIPE = 141  # what a shell reports for a program that dies of SIGPIPE
 
 

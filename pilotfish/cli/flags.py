@@ -32,7 +32,8 @@ Options: TypeAlias = "type[ModelOptions | SpeculationOptions | SamplingParams]"
 _RENAMED = {"max_tokens": "--max-new-tokens", "min_tokens": "--min-new-tokens"}
 
 _MODEL_HELP = {
-    "target": "the model: embedded (SmolLM2-135M-Instruct), a .gguf file, a Hugging Face folder or a hub id",
+    "target": "the model: embedded (SmolLM2-135M-Instruct), a .gguf file, a Hugging Face folder, or from the"
+    " hub org/name or org/name/file.gguf, with @revision",
     "exactness": "bitwise (the text is certain to be the same) or numeric; default: bitwise where proven",
     "weights": "stored, int8 or f32; default: int8 for the embedded model, else as stored in the file",
     "activations": "int8 or f32; default: int8 with int8 weights, else f32",
@@ -106,9 +107,9 @@ class Parser(argparse.ArgumentParser):
         raise BadFlag(f"unknown flag {flag!r}; did you mean {near!r}? {help_}")
 
 
-def add_model_flags(parser: Parser) -> None:
-    """--target --exactness --weights --activations --threads --cache-tokens"""
-    _add(parser, "model", ModelOptions)
+def add_model_flags(parser: Parser, *, without: Sequence[str] = ()) -> None:
+    """--target --exactness --weights --activations --threads --cache-tokens; `without` names fields."""
+    _add(parser, "model", ModelOptions, [name for name in _MODEL_HELP if name not in without])
 
 
 def add_speculation_flags(parser: Parser) -> None:

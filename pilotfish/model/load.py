@@ -79,6 +79,10 @@ class ModelOptions:
     def used_activations(self) -> str:
         return self.activations or ("int8" if self.used_weights == "int8" else "f32")
 
+    @property
+    def used_threads(self) -> int:
+        return RuntimeConfig(threads=self.threads).used_threads
+
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
@@ -106,8 +110,7 @@ class Target:
     @property
     def name(self) -> str:
         """What to call the model in reports: its file or folder, without the way there."""
-        path = self.checkpoint.path
-        return path.stem if self.checkpoint.is_gguf else path.name
+        return self.checkpoint.path.stem if self.checkpoint.is_gguf else self.checkpoint.config.name
 
     @property
     def conditions(self) -> dict[str, object]:
@@ -127,7 +130,7 @@ class Target:
 
     @property
     def threads(self) -> int:
-        return RuntimeConfig(threads=self.options.threads).used_threads
+        return self.options.used_threads
 
 
 def load(options: ModelOptions, progress: Progress = _silent) -> Target:
@@ -170,15 +173,30 @@ def profiled_runner(target: Target) -> OpenVINORunner:
     return OpenVINORunner(model, target.checkpoint.config, runtime)
 
 
-def _proof(runner: OpenVINORunner, verdicts: Verdicts, progress: Progress) -> Proof:
-    name = f"proof-{VERSION}"
+def known(options: ModelOptions, checkpoint: Checkpoint) -> tuple[Proof | None, StepTimes | None]:
+    """What earlier starts found out on this machine, without loading the model."""
+    runtime = RuntimeConfig(activations=options.used_activations, threads=options.threads)
+    verdicts = Verdicts(checkpoint, options.used_weights, runtime)
+    proof = _kept_proof(verdicts)
+    if proof is None:
+        return None, None
+    return proof, _kept_steps(verdicts, NUMERIC if options.exactness == "numeric" else proof.form)
+
+
+def _kept_proof(verdicts: Verdicts) -> Proof | None:
     try:
-        return Proof.from_dict(verdicts.read(name) or {})
+        return Proof.from_dict(verdicts.read(f"proof-{VERSION}") or {})
     except (KeyError, TypeError):
-        progress("self-check: are a row's bits always the same on this machine? (kept for later starts)")
+        return None
+
+
+def _proof(runner: OpenVINORunner, verdicts: Verdicts, progress: Progress) -> Proof:
+    if kept := _kept_proof(verdicts):
+        return kept
+    progress("self-check: are a row's bits always the same on this machine? (kept for later starts)")
     proof = prove(runner)
     progress(str(proof))
-    verdicts.write(name, proof.as_dict())
+    verdicts.write(f"proof-{VERSION}", proof.as_dict())
     return proof
 
 
@@ -190,21 +208,31 @@ def _form(options: ModelOptions, proof: Proof, progress: Progress) -> Form:
     return NUMERIC if options.exactness == "numeric" else proof.form
 
 
+def _steps_name(form: Form) -> str:
+    return f"steps-{STEPS_VERSION}-{form.min_tokens}-{form.max_rows}"
+
+
+def _kept_steps(verdicts: Verdicts, form: Form) -> StepTimes | None:
+    try:
+        found = {
+            key: float(str(seconds)) for key, seconds in (verdicts.read(_steps_name(form)) or {}).items()
+        }
+        switch = found.pop("switch", 0.0)
+        table = {int(rows): seconds for rows, seconds in found.items()}
+    except ValueError:
+        return None
+    return StepTimes(table, switch) if table else None
+
+
 def _steps(runner: OpenVINORunner, form: Form, verdicts: Verdicts, progress: Progress) -> StepTimes:
     """Step times kept from earlier starts, bettered by a few passes now: these also build the kernels
     of the common shapes, which is no request's fault. A noisy first start is mended by later ones."""
-    name = f"steps-{STEPS_VERSION}-{form.min_tokens}-{form.max_rows}"
-    try:
-        found = {key: float(str(seconds)) for key, seconds in (verdicts.read(name) or {}).items()}
-        switch = found.pop("switch", 0.0)
-        kept = {int(rows): seconds for rows, seconds in found.items()}
-    except ValueError:
-        kept, switch = {}, 0.0
-    if kept:
-        steps = StepTimes(kept, switch).best_of(measure(runner, form, rows=COMMON, repeats=2))
+    kept = _kept_steps(verdicts, form)
+    if kept is not None:
+        steps = kept.best_of(measure(runner, form, rows=COMMON, repeats=2))
     else:
         progress("measuring step times (kept for later starts)")
         steps = measure(runner, form)
     written: dict[str, object] = {str(rows): seconds for rows, seconds in steps.table.items()}
-    verdicts.write(name, written | {"switch": steps.switch})
+    verdicts.write(_steps_name(form), written | {"switch": steps.switch})
     return steps

@@ -32,7 +32,7 @@ def folder_config(path: Path) -> ModelConfig:
     scalar = fields.number("query_pre_attn_scalar", default=head_dim)
     return ModelConfig(
         architecture=family,
-        name=path.resolve().name,
+        name=folder_name(path),
         layers=len(windows),
         hidden=hidden,
         intermediate=fields.integer("intermediate_size"),
@@ -51,6 +51,14 @@ def folder_config(path: Path) -> ModelConfig:
         eos_ids=_eos_ids(path, fields),
         bos_id=fields.integer("bos_token_id") if fields.has("bos_token_id") else None,
     )
+
+
+def folder_name(path: Path) -> str:
+    """What to call a model: its folder, or "org/name" where that lies in the hub's cache."""
+    folder = path.resolve()
+    if folder.parent.name == "snapshots":
+        return folder.parents[1].name.removeprefix("models--").replace("--", "/")
+    return folder.name
 
 
 def _activation(fields: Fields) -> str:

@@ -33,16 +33,19 @@ OTHER_FILES = ("config.json", "generation_config.json")
 def open_folder(path: Path) -> Checkpoint:
     """Opens a Hugging Face folder. Raises BadModel for what is missing, damaged or not supported."""
     config = folder_config(path)
-    shards = _shards(path)
-    entries: dict[str, Entry] = {}
-    for shard in shards:
-        for name, entry in _entries(shard, config.traits.norm_offset):
-            # Old checkpoints store the rotary table, and tied ones the embedding again.
-            tied_copy = name == "lm_head.weight" and config.tied_embeddings
-            if not (name.endswith("rotary_emb.inv_freq") or tied_copy):
-                entries[name] = entry
+    entries = {}
+    for name, entry in stored_entries(path, norm_offset=config.traits.norm_offset).items():
+        # Old checkpoints store the rotary table, and tied ones the embedding again.
+        tied_copy = name == "lm_head.weight" and config.tied_embeddings
+        if not (name.endswith("rotary_emb.inv_freq") or tied_copy):
+            entries[name] = entry
     others = tuple(path / name for name in OTHER_FILES if (path / name).is_file())
-    return Checkpoint(path=path, config=config, metadata={}, files=(*others, *shards), entries=entries)
+    return Checkpoint(path=path, config=config, metadata={}, files=(*others, *_shards(path)), entries=entries)
+
+
+def stored_entries(path: Path, *, norm_offset: float = 0.0) -> dict[str, Entry]:
+    """Every tensor of a folder, whatever the model. Raises BadModel for what is missing or damaged."""
+    return {name: entry for shard in _shards(path) for name, entry in _entries(shard, norm_offset)}
 
 
 def _shards(path: Path) -> tuple[Path, ...]:
