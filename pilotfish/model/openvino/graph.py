@@ -126,9 +126,9 @@ class _Decoder:
         rotary = self.config.rotaries[layer]
         if rotary is None:
             return heads
-        # VariadicSplit and Concat on the last axis is the form that OpenVINO fuses to one RoPE node.
+        # OpenVINO fuses exactly this to one RoPE node: VariadicSplit on axis 3 (not -1), Concat on axis -1.
         half, turns = self.config.head_dim // 2, self.turns[rotary]
-        parts = ops.variadic_split(heads, ops.constant(np.int64(-1)), _ints(half, half))
+        parts = ops.variadic_split(heads, ops.constant(np.int64(3)), _ints(half, half))
         crossed = ops.concat([ops.multiply(parts.output(1), _float(-1)), parts.output(0)], -1)
         return ops.add(ops.multiply(heads, turns.cos), ops.multiply(crossed, turns.sin))
 
