@@ -1,151 +1,103 @@
 """The paged runner on OpenVINO's CPU plugin.
 
-    runner = OpenVINORunner(load_model(checkpoint, "int8"), config, RuntimeConfig())
+    runner = OpenVINORunner(stored_decoder(checkpoint, "int8"), config, RuntimeConfig())
     output = runner.forward([Slice(tokens=[1, 2], start=0, blocks=[0], wanted=range(1, 2))])
+    runner.specialise(lambda: stored_decoder(checkpoint, "int8"), rows=[2, 4])
 
 Knows nothing of sequences, drafts or which form of a pass is exact.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import openvino as ov
 
 from pilotfish.model.config import ModelConfig
-from pilotfish.model.openvino.graph import paged
+from pilotfish.model.openvino.compiled import BLOCK_SIZE, Compiled, RuntimeConfig
 from pilotfish.model.runner import Output, Slice
 
-BLOCK_SIZE = 32  # what the CPU plugin's paged attention works with
-
-
-@dataclass(frozen=True, kw_only=True)
-class RuntimeConfig:
-    """What shapes the arithmetic (all of it is part of the exactness contract) and the memory.
-
-    activations    "int8": the runtime may quantise activations in groups of 32; "f32": it may not
-    threads        how many CPU threads a pass uses
-    cache_tokens   slots of the KV cache, rounded up to whole blocks; memory is touched on first use
-    taps           layers whose output every pass returns as features
-    profiled       the runtime counts its time by kind of node, which slows it a little
-    """
-
-    activations: str = "f32"
-    threads: int = 0
-    cache_tokens: int = 32768
-    taps: tuple[int, ...] = ()
-    profiled: bool = False
-
-    @property
-    def used_threads(self) -> int:
-        """The thread count, with 0 meaning the CPUs this process may use."""
-        return self.threads or len(os.sched_getaffinity(0))
+__all__ = ["BLOCK_SIZE", "OpenVINORunner", "RuntimeConfig"]
 
 
 class OpenVINORunner:
-    """One compiled model, its KV cache and its one inference request. Not thread safe."""
+    """A graph for passes of any shape, and perhaps some for fixed ones, over one KV cache."""
 
     def __init__(self, model: ov.Model, config: ModelConfig, runtime: RuntimeConfig) -> None:
         self.vocab = config.vocab
         self.context = config.context
         self.block_size = BLOCK_SIZE
-        self.blocks = -(-runtime.cache_tokens // BLOCK_SIZE)
-        self._taps = runtime.taps
-        compiled = ov.Core().compile_model(paged(model, config, runtime.taps), "CPU", _properties(runtime))
-        self._request = compiled.create_infer_request()
-        self._ports = {port.get_any_name(): port for port in compiled.inputs}
-        self._bound: dict[str, np.ndarray] = {}
-        self._caches = [self._allocate(port) for name, port in self._ports.items() if "_cache." in name]
+        self.blocks = runtime.blocks
+        self._config, self._runtime = config, runtime
+        self._any = Compiled(model, config, runtime)
+        self._fixed: dict[int, Compiled] = {}
 
-    def _allocate(self, port: ov.ConstOutput) -> np.ndarray:
-        """Bind one layer's key or value cache: [block, head, slot, dim].
+    @property
+    def fixed_rows(self) -> tuple[int, ...]:
+        """Row counts of one sequence whose passes have a graph of their own: no pass before one of them
+        makes it slower."""
+        return tuple(sorted(self._fixed))
 
-        Zeroed, because NaN in a slot never written would poison attention; np.zeros leaves
-        the pages untouched until a block is used.
+    def specialise(self, model: Callable[[], ov.Model], rows: Sequence[int]) -> None:
+        """Give passes of one sequence and these row counts graphs of their own (none: take them away).
+
+        Each takes a second or two to compile and holds another copy of the weights.
         """
-        shape = [size.get_length() if size.is_static else self.blocks for size in port.partial_shape]
-        cache = np.zeros(shape, np.float32)
-        self._request.set_tensor(port, ov.Tensor(cache, shared_memory=True))
-        return cache
+        caches = self._any.caches
+        self._fixed = {
+            count: Compiled(model(), self._config, self._runtime, rows=count, caches=caches) for count in rows
+        }
 
     def forward(self, batch: Sequence[Slice]) -> Output:
         """One pass over the slices; see `Runner.forward`."""
         lengths = [len(part.tokens) for part in batch]
         begins = np.cumsum([0, *lengths])
         rows = [begin + row for begin, part in zip(begins, batch, strict=False) for row in part.wanted]
-        self._feed(batch, begins, rows)
-        self._request.infer()
-        return self._collect(batch, begins, len(rows))
+        graph = self._fixed.get(lengths[0], self._any) if len(batch) == 1 and rows else self._any
+        graph.infer(_feeds(batch, begins, rows, graph.rows))
+        return self._collect(graph, batch, begins, len(rows))
 
-    def _feed(self, batch: Sequence[Slice], begins: np.ndarray, rows: list[int]) -> None:
-        tables = [part.blocks[: -(-(part.start + len(part.tokens)) // BLOCK_SIZE)] for part in batch]
-        ends = [part.start + len(part.tokens) for part in batch]
-        # At least two rows reach the head: one alone takes another kernel, with other bits. And a round
-        # number of them: a few rows more cost less than preparing the head for another number.
-        most = max(2, min(int(begins[-1]), -(-len(rows) // 4) * 4))
-        gathered = [*rows, *[0] * (most - len(rows))]
-        feeds = {
-            "input_ids": np.concatenate([np.asarray(part.tokens, np.int64) for part in batch]),
-            "position_ids": np.concatenate(
-                [np.arange(part.start, end, dtype=np.int64) for part, end in zip(batch, ends, strict=True)]
-            ),
-            "past_lens": np.array([part.start for part in batch], np.int32),
-            "subsequence_begins": begins.astype(np.int32),
-            "block_indices": np.concatenate([np.asarray(table, np.int32) for table in tables]),
-            "block_indices_begins": np.cumsum([0, *map(len, tables)]).astype(np.int32),
-            "max_context_len": np.array(max(ends), np.int32),
-            "rows": np.array(gathered, np.int64),
-        }
-        for name, values in feeds.items():
-            self._bind(name, values)
-
-    def _bind(self, name: str, values: np.ndarray) -> None:
-        """Set an input. Binding a tensor takes 16 us, writing into one that is bound half a
-        microsecond, and most passes have the shapes of the pass before."""
-        bound = self._bound.get(name)
-        if bound is not None and bound.shape == values.shape:
-            bound[...] = values
-            return
-        self._bound[name] = values
-        self._request.set_tensor(self._ports[name], ov.Tensor(values, shared_memory=True))
-
-    def _collect(self, batch: Sequence[Slice], begins: np.ndarray, rows: int) -> Output:
-        table = self._request.get_output_tensor(0).data.reshape(-1, self.vocab)[:rows]
+    def _collect(self, graph: Compiled, batch: Sequence[Slice], begins: np.ndarray, rows: int) -> Output:
+        table = graph.output(0).reshape(-1, self.vocab)[:rows]
         logits, first = [], 0
         for part in batch:
             logits.append(table[first : first + len(part.wanted)])
             first += len(part.wanted)
         features: dict[int, list[np.ndarray]] = {}
-        for index, layer in enumerate(self._taps):
-            stream = self._request.get_output_tensor(index + 1).data.reshape(begins[-1], -1)
+        for index, layer in enumerate(self._runtime.taps):
+            stream = graph.output(index + 1).reshape(begins[-1], -1)
             features[layer] = np.split(stream, begins[1:-1])
         return Output(logits, features)
 
     def node_seconds(self) -> dict[str, float]:
         """Seconds of a pass by kind of node, the average of all so far, for a runner made with `profiled`."""
-        seconds: dict[str, float] = {}
-        for node in self._request.profiling_info:
-            kind = str(node.node_type)
-            seconds[kind] = seconds.get(kind, 0.0) + node.real_time.total_seconds()
-        return seconds
+        return self._any.node_seconds()
 
     def copy_block(self, source: int, destination: int) -> None:
         """Copy one block's keys and values in all layers."""
-        for cache in self._caches:
+        for cache in self._any.caches.values():
             cache[destination] = cache[source]
 
 
-def _properties(runtime: RuntimeConfig) -> dict[str, str]:
+def _feeds(
+    batch: Sequence[Slice], begins: np.ndarray, rows: list[int], fixed: int | None
+) -> dict[str, np.ndarray]:
+    tables = [part.blocks[: -(-(part.start + len(part.tokens)) // BLOCK_SIZE)] for part in batch]
+    ends = [part.start + len(part.tokens) for part in batch]
+    # At least two rows reach the head: one alone takes another kernel, with other bits. And a round
+    # number of them: a few rows more cost less than preparing the head for another number.
+    most = fixed or max(2, min(int(begins[-1]), -(-len(rows) // 4) * 4))
+    gathered = [*rows, *[0] * (most - len(rows))]
     return {
-        "INFERENCE_PRECISION_HINT": "f32",
-        "KV_CACHE_PRECISION": "f32",
-        # Set explicitly: the default quantises activations even under the f32 hint.
-        "DYNAMIC_QUANTIZATION_GROUP_SIZE": "32" if runtime.activations == "int8" else "0",
-        "INFERENCE_NUM_THREADS": str(runtime.used_threads),
-        "NUM_STREAMS": "1",
-        "PERFORMANCE_HINT": "LATENCY",
-        "PERF_COUNT": "YES" if runtime.profiled else "NO",
+        "input_ids": np.concatenate([np.asarray(part.tokens, np.int64) for part in batch]),
+        "position_ids": np.concatenate(
+            [np.arange(part.start, end, dtype=np.int64) for part, end in zip(batch, ends, strict=True)]
+        ),
+        "past_lens": np.array([part.start for part in batch], np.int32),
+        "subsequence_begins": begins.astype(np.int32),
+        "block_indices": np.concatenate([np.asarray(table, np.int32) for table in tables]),
+        "block_indices_begins": np.cumsum([0, *map(len, tables)]).astype(np.int32),
+        "max_context_len": np.array(max(ends), np.int32),
+        "rows": np.array(gathered, np.int64),
     }
