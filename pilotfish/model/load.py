@@ -41,8 +41,10 @@ class ModelOptions:
 
     target        "embedded", a .gguf file, a Hugging Face folder or a hub id
     exactness     "bitwise", "numeric", or None: bitwise where the self-check proves it
-    weights       a form of the weights; None: int8 for the embedded model, else as stored
-    activations   "int8" or "f32"; None: int8 with int8 weights, else f32
+    weights       "stored" (the file's own numbers), "int8" or "int4" (rounded in groups of 32; int4 keeps
+                  embedding and head at int8), "f16" (rounded to float16, held as float32) or "f32";
+                  None: int8 for the embedded model, else as stored
+    activations   "int8" or "f32"; None: int8 with int8 or int4 weights, else f32
     threads       CPU threads of a pass; 0: those this process may use
     cache_tokens  slots of the KV cache
     """
@@ -77,7 +79,7 @@ class ModelOptions:
 
     @property
     def used_activations(self) -> str:
-        return self.activations or ("int8" if self.used_weights == "int8" else "f32")
+        return self.activations or ("int8" if self.used_weights in ("int8", "int4") else "f32")
 
 
 @dataclass(frozen=True, kw_only=True)

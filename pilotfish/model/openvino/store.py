@@ -21,11 +21,12 @@ from pathlib import Path
 
 import openvino as ov
 
+from pilotfish.model.openvino.forms import in_form
 from pilotfish.model.openvino.graph import decoder
 from pilotfish.model.openvino.runner import RuntimeConfig
 from pilotfish.model.weights import Checkpoint, cache_folder
 
-GRAPH_VERSION = 2  # raise it when graph.py or forms.py change what they build
+GRAPH_VERSION = 3  # raise it when graph.py or forms.py change what they build
 
 
 def stored_decoder(checkpoint: Checkpoint, form: str) -> ov.Model:
@@ -41,7 +42,7 @@ def stored_decoder(checkpoint: Checkpoint, form: str) -> ov.Model:
             return ov.Core().read_model(path)
         except RuntimeError:
             path.unlink(missing_ok=True)  # damaged: built again below
-    model = decoder(checkpoint, form)
+    model = decoder(in_form(checkpoint, form), "stored")
     _save(model, path)
     return model
 

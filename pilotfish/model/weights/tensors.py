@@ -43,7 +43,7 @@ class Grouped:
 
     codes  [out, in] uint8 with a zero point, int8 without
     scale  [out, in / group] float32
-    zero   [out, in / group] float32, rarely an integer; None means 0
+    zero   [out, in / group] float32, rarely whole, or uint8; None means 0
     bits   how many bits a code needs
     """
 
