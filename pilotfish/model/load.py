@@ -17,6 +17,7 @@ import openvino as ov
 from pilotfish.errors import BadRequest, Unproven
 from pilotfish.model.cache import BlockPool
 from pilotfish.model.openvino.forms import FORMS
+from pilotfish.model.openvino.memory import exact_allocations
 from pilotfish.model.openvino.runner import OpenVINORunner, RuntimeConfig
 from pilotfish.model.openvino.store import Verdicts, cpu_name, stored_decoder
 from pilotfish.model.runner import NUMERIC, Form
@@ -145,8 +146,7 @@ def load(options: ModelOptions, progress: Progress = _silent) -> Target:
         cache_tokens=max(options.cache_tokens, SLOTS),  # the self-check's; the pool has what was asked for
     )
     progress(f"loading {options.target} ({options.used_weights} weights)")
-    model = stored_decoder(checkpoint, options.used_weights)
-    runner = OpenVINORunner(model, checkpoint.config, runtime)
+    runner = _runner(checkpoint, options, runtime)
     verdicts = Verdicts(checkpoint, options.used_weights, runtime)
     proof = _proof(runner, verdicts, progress)
     form = _form(options, proof, progress)
@@ -168,8 +168,13 @@ def profiled_runner(target: Target) -> OpenVINORunner:
     runtime = RuntimeConfig(
         activations=options.used_activations, threads=options.threads, cache_tokens=1024, profiled=True
     )
-    model = stored_decoder(target.checkpoint, options.used_weights)
-    return OpenVINORunner(model, target.checkpoint.config, runtime)
+    return _runner(target.checkpoint, options, runtime)
+
+
+def _runner(checkpoint: Checkpoint, options: ModelOptions, runtime: RuntimeConfig) -> OpenVINORunner:
+    with exact_allocations():
+        stored = stored_decoder(checkpoint, options.used_weights)
+        return OpenVINORunner(stored.model, checkpoint.config, runtime, mapped=stored.mapped)
 
 
 def _proof(runner: OpenVINORunner, verdicts: Verdicts, progress: Progress) -> Proof:

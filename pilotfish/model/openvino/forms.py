@@ -30,7 +30,7 @@ widened here, on purpose. Knows nothing of architectures but the names of embedd
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import openvino as ov
@@ -42,6 +42,7 @@ from pilotfish.model.weights import Checkpoint, Dense, Entry, Grouped, Tensor
 FORMS = ("stored", "int8", "int4", "f16", "f32")
 VOCABULARY = ("model.embed_tokens.weight", "lm_head.weight")  # a row for each token
 _GROUP = 32
+_PART = 1 << 15  # values of a matrix that are rounded at once, so that little is held beside it
 
 
 def in_form(checkpoint: Checkpoint, form: str) -> Checkpoint:
@@ -50,12 +51,15 @@ def in_form(checkpoint: Checkpoint, form: str) -> Checkpoint:
     int4 leaves embedding and head at int8, as is usual: they suffer most from rounding. Everything that
     is no matrix stays as it is stored.
     """
-    entries = {
-        name: replace(entry, read=partial(_read, entry, form, name in VOCABULARY))
-        for name, entry in checkpoint.entries.items()
-        if len(entry.shape) == 2
-    }
-    return replace(checkpoint, entries={**checkpoint.entries, **entries})
+    entries = dict(checkpoint.entries)
+    for name, entry in entries.items():
+        if len(entry.shape) == 2:
+            is_vocabulary = name in VOCABULARY
+            read = partial(_read, entry, form, is_vocabulary)
+            # A tied one is embedding and head, which share its memory.
+            shared = is_vocabulary and checkpoint.config.tied_embeddings
+            entries[name] = replace(entry, read=cache(read) if shared else read)
+    return replace(checkpoint, entries=entries)
 
 
 def _read(entry: Entry, form: str, is_vocabulary: bool) -> Tensor:
@@ -70,24 +74,29 @@ def formed(tensor: Tensor, form: str) -> Tensor:
     hold."""
     if form == "stored":
         return tensor
-    values = tensor.to_float32()
-    if form == "int8":
-        return int8_groups(values)
-    if form == "int4":
-        return int4_groups(values)
-    if form == "f16":
-        largest = np.abs(values).max()
-        if largest > np.finfo(np.float16).max:
-            raise BadRequest(f"f16 weights hold up to 65,504, one is {largest:.7g}; ask for stored or f32")
-        return Dense(values.astype(np.float16))
+    height, width = tensor.shape
+    step = max(1, _PART // width)
+    parts = (tensor.rows(slice(first, first + step)).to_float32() for first in range(0, height, step))
+    if form in _ROUNDED:
+        return stack([_ROUNDED[form](part) for part in parts])
+    values = np.empty((height, width), np.float32)
+    for first, part in zip(range(0, height, step), parts, strict=True):
+        values[first : first + step] = _half(part) if form == "f16" else part
     return Dense(values)
+
+
+def _half(values: np.ndarray) -> np.ndarray:
+    largest = np.abs(values).max()
+    if largest > np.finfo(np.float16).max:
+        raise BadRequest(f"f16 weights hold up to 65,504, one is {largest:.7g}; ask for stored or f32")
+    return values.astype(np.float16)
 
 
 def constant(tensor: Tensor, form: str) -> ov.Output:
     """The matrix in a form as a node [out, in] float32 that stays packed in memory where it can."""
     tensor = formed(tensor, form)
     if isinstance(tensor, Dense):
-        return ops.constant(tensor.to_float32()).output(0)
+        return _constant(tensor.to_float32()).output(0)
     return _packed(tensor)
 
 
@@ -115,6 +124,9 @@ def int4_groups(matrix: np.ndarray) -> Grouped:
     codes += zero[..., None]
     codes = np.clip(codes, 0, 15, out=codes).astype(np.uint8).reshape(matrix.shape)
     return Grouped(codes, scale, zero.astype(np.uint8), group=grouped.shape[-1], bits=4)
+
+
+_ROUNDED = {"int8": int8_groups, "int4": int4_groups}
 
 
 def _groups(matrix: np.ndarray) -> np.ndarray:
@@ -170,12 +182,17 @@ def _packed(tensor: Grouped) -> ov.Output:
     return ops.reshape(node, ops.constant(np.array([out, width], np.int64)), False).output(0)
 
 
+def _constant(values: np.ndarray) -> ov.Node:
+    """Around the array's own memory where the runtime takes it: not of files mapped for reading."""
+    return ops.constant(values, shared_memory=values.flags.writeable)
+
+
 def _codes(tensor: Grouped, shape: list[int]) -> ov.Node:
     signed = tensor.codes.dtype == np.int8
     bits = next(bits for bits in (2, 4, 8) if bits >= tensor.bits and not (signed and bits == 2))
     each = 8 // bits  # codes in a byte, the first one lowest
     if each == 1 or tensor.codes.size % each:
-        return ops.constant(np.ascontiguousarray(tensor.codes).reshape(shape))
+        return _constant(np.ascontiguousarray(tensor.codes).reshape(shape))
     flat = tensor.codes.view(np.uint8).reshape(-1, each) & np.uint8((1 << bits) - 1)
     joined = flat[:, 0]
     for place in range(1, each):

@@ -1,6 +1,6 @@
 """The paged runner on OpenVINO's CPU plugin.
 
-    runner = OpenVINORunner(load_model(checkpoint, "int8"), config, RuntimeConfig())
+    runner = OpenVINORunner(decoder(checkpoint, "int8"), config, RuntimeConfig())
     output = runner.forward([Slice(tokens=[1, 2], start=0, blocks=[0], wanted=range(1, 2))])
 
 Knows nothing of sequences, drafts or which form of a pass is exact.
@@ -17,8 +17,11 @@ import openvino as ov
 
 from pilotfish.model.config import ModelConfig
 from pilotfish.model.openvino.graph import paged
+from pilotfish.model.openvino.memory import giving_back
 from pilotfish.model.runner import Output, Slice
+from pilotfish.model.weights.tensors import Array
 
+_PACKING = (2, 8)  # rows; AVX2 machines change the order between 5 and 8
 BLOCK_SIZE = 32  # what the CPU plugin's paged attention works with
 
 
@@ -46,19 +49,34 @@ class RuntimeConfig:
 
 
 class OpenVINORunner:
-    """One compiled model, its KV cache and its one inference request. Not thread safe."""
+    """One compiled model, its KV cache and its one inference request. Not thread safe.
 
-    def __init__(self, model: ov.Model, config: ModelConfig, runtime: RuntimeConfig) -> None:
+    mapped  the file that the model's constants lie in; it is kept, and its pages are given back
+    """
+
+    def __init__(
+        self, model: ov.Model, config: ModelConfig, runtime: RuntimeConfig, *, mapped: Array | None = None
+    ) -> None:
         self.vocab = config.vocab
         self.context = config.context
         self.block_size = BLOCK_SIZE
         self.blocks = -(-runtime.cache_tokens // BLOCK_SIZE)
         self._taps = runtime.taps
-        compiled = ov.Core().compile_model(paged(model, runtime.taps), "CPU", _properties(runtime))
-        self._request = compiled.create_infer_request()
-        self._ports = {port.get_any_name(): port for port in compiled.inputs}
-        self._bound: dict[str, np.ndarray] = {}
-        self._caches = [self._allocate(port) for name, port in self._ports.items() if "_cache." in name]
+        self._mapped = mapped
+        with giving_back(mapped):
+            compiled = ov.Core().compile_model(paged(model, runtime.taps), "CPU", _properties(runtime))
+            self._request = compiled.create_infer_request()
+            self._ports = {port.get_any_name(): port for port in compiled.inputs}
+            self._bound: dict[str, np.ndarray] = {}
+            self._caches = [self._allocate(port) for name, port in self._ports.items() if "_cache." in name]
+            if mapped is not None:
+                self._pack()
+
+    def _pack(self) -> None:
+        """The first pass copies packed weights into the order its kernels read, the first wide one into
+        another: as well now, while the pages they come from are given back."""
+        for rows in _PACKING:
+            self.forward([Slice([0] * min(rows, self.context), 0, [0], range(min(rows, self.context)))])
 
     def _allocate(self, port: ov.ConstOutput) -> np.ndarray:
         """Bind one layer's key or value cache: [block, head, slot, dim].

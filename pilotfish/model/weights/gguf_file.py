@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from pilotfish.errors import BadModel
+from pilotfish.model.weights.mapped import map_file
 from pilotfish.model.weights.tensors import Array
 
 MAGIC = b"GGUF"
@@ -84,17 +84,6 @@ class GgufFile:
         info = self.tensors[name]
         stored = self.bytes[info.begin : info.end]
         return stored.reshape(*info.shape[:-1], stored.size // max(1, math.prod(info.shape[:-1])))
-
-
-def map_file(path: Path) -> Array:
-    """The bytes of a file, read-only and memory-mapped. Raises BadModel where that fails."""
-    try:
-        if path.stat().st_size == 0:
-            raise BadModel(f"{path}: the file is empty. Fetch the model again.")
-        return np.memmap(path, dtype=np.uint8, mode="r")
-    except OSError as problem:
-        reason = problem.strerror or str(problem)
-        raise BadModel(f"{path}: cannot read it ({reason}). Check the path, or fetch it again.") from None
 
 
 @dataclass

@@ -10,7 +10,7 @@ Knows nothing of files, models or runtimes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,6 +30,10 @@ class Dense:
     def shape(self) -> tuple[int, ...]:
         """The shape, [out, in] for a matrix."""
         return tuple(self.array.shape)
+
+    def rows(self, part: slice) -> Dense:
+        """Some rows, not copied."""
+        return Dense(self.array[part])
 
     def to_float32(self) -> Array:
         """The values; a view where they are float32 already."""
@@ -57,6 +61,11 @@ class Grouped:
     def shape(self) -> tuple[int, ...]:
         """The shape, [out, in]."""
         return tuple(self.codes.shape)
+
+    def rows(self, part: slice) -> Grouped:
+        """Some rows, not copied."""
+        zero = None if self.zero is None else self.zero[part]
+        return replace(self, codes=self.codes[part], scale=self.scale[part], zero=zero)
 
     def to_float32(self) -> Array:
         """The values, [out, in]."""
