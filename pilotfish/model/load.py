@@ -9,7 +9,7 @@ Knows nothing of proposers, requests or sampling.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 import openvino as ov
@@ -168,6 +168,13 @@ def profiled_runner(target: Target) -> OpenVINORunner:
     runtime = RuntimeConfig(
         activations=options.used_activations, threads=options.threads, cache_tokens=1024, profiled=True
     )
+    return _runner(target.checkpoint, options, runtime)
+
+
+def runner_in_form(target: Target, *, weights: str, activations: str, cache_tokens: int) -> OpenVINORunner:
+    """A second copy of a loaded model with its weights in another form."""
+    options = replace(target.options, weights=weights, activations=activations)
+    runtime = RuntimeConfig(activations=activations, threads=options.threads, cache_tokens=cache_tokens)
     return _runner(target.checkpoint, options, runtime)
 
 

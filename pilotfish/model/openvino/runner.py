@@ -51,7 +51,8 @@ class RuntimeConfig:
 class OpenVINORunner:
     """One compiled model, its KV cache and its one inference request. Not thread safe.
 
-    mapped  the file that the model's constants lie in; it is kept, and its pages are given back
+    mapped        the file that the model's constants lie in; it is kept, and its pages are given back
+    weight_bytes  of the model's constants; those that are alike count once in a file
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class OpenVINORunner:
         self.blocks = -(-runtime.cache_tokens // BLOCK_SIZE)
         self._taps = runtime.taps
         self._mapped = mapped
+        self.weight_bytes = _constant_bytes(model) if mapped is None else mapped.nbytes
         with giving_back(mapped):
             compiled = ov.Core().compile_model(paged(model, runtime.taps), "CPU", _properties(runtime))
             self._request = compiled.create_infer_request()
@@ -154,6 +156,10 @@ class OpenVINORunner:
         """Copy one block's keys and values in all layers."""
         for cache in self._caches:
             cache[destination] = cache[source]
+
+
+def _constant_bytes(model: ov.Model) -> int:
+    return sum(int(node.get_byte_size()) for node in model.get_ops() if node.get_type_name() == "Constant")
 
 
 def _properties(runtime: RuntimeConfig) -> dict[str, str]:
