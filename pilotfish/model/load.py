@@ -9,6 +9,7 @@ Knows nothing of proposers, requests or sampling.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -139,14 +140,16 @@ def load(options: ModelOptions, progress: Progress = _silent) -> Target:
     Raises BadModel, BadTokenizer, or Unproven where `bitwise` was demanded and is not to be had.
     """
     checkpoint = open_checkpoint(locate(options.target, progress))
-    tokenizer = load_tokenizer(checkpoint)
     runtime = RuntimeConfig(
         activations=options.used_activations,
         threads=options.threads,
         cache_tokens=max(options.cache_tokens, SLOTS),  # the self-check's; the pool has what was asked for
     )
     progress(f"loading {options.target} ({options.used_weights} weights)")
-    runner = _runner(checkpoint, options, runtime)
+    with ThreadPoolExecutor(1) as compiling:  # compiling takes one core, the tokenizer another
+        compiled = compiling.submit(_runner, checkpoint, options, runtime)
+        tokenizer = load_tokenizer(checkpoint)
+        runner = compiled.result()
     verdicts = Verdicts(checkpoint, options.used_weights, runtime)
     proof = _proof(runner, verdicts, progress)
     form = _form(options, proof, progress)
@@ -215,7 +218,7 @@ def _steps(runner: OpenVINORunner, form: Form, verdicts: Verdicts, progress: Pro
     except ValueError:
         kept, switch = {}, 0.0
     if kept:
-        steps = StepTimes(kept, switch).best_of(measure(runner, form, rows=COMMON, repeats=2))
+        steps = StepTimes(kept, switch).best_of(measure(runner, form, rows=COMMON, repeats=1))
     else:
         progress("measuring step times (kept for later starts)")
         steps = measure(runner, form)
