@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def _read(path: Path) -> StoredDecoder | None:
         weights = ov.Tensor(mapped.view(np.ndarray), shared_memory=True)
         return StoredDecoder(ov.Core().read_model(path.read_text("utf-8"), weights), mapped)
     except (RuntimeError, ValueError, BadModel):
-        path.unlink(missing_ok=True)
+        _remove(path)
         return None
 
 
@@ -87,9 +88,14 @@ def _save(model: ov.Model, path: Path) -> bool:
             os.replace(made.with_suffix(".bin"), path.with_suffix(".bin"))
             os.replace(made, path)
     except (OSError, RuntimeError):
-        path.unlink(missing_ok=True)
+        _remove(path)
         return False
     return True
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # where nothing can be written, there is nothing to take away
+        path.unlink()
 
 
 class Verdicts:
