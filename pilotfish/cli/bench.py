@@ -4,6 +4,7 @@
     pilotfish bench --prompts spec_bench.jsonl --repeat 3 --json > result.json
     pilotfish bench --step-times steps.png --measure
     pilotfish bench --profile
+    pilotfish bench --perplexity
 
 Exit status 1 where a run that is certain to be the same (bitwise, coupled) was not. Knows nothing of
 how anything is measured.
@@ -18,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pilotfish.bench.figures import differing_prompts
+from pilotfish.bench.perplexity import compare, perplexity_table, read_text, text_name, text_tokens
 from pilotfish.bench.picture import Curve, draw, measure
 from pilotfish.bench.profile import profile, profile_table
 from pilotfish.bench.progress import Bar
@@ -40,6 +42,8 @@ from pilotfish.errors import BadRequest
 from pilotfish.llm import LLM
 from pilotfish.model.runner import NUMERIC
 from pilotfish.propose.spec import build
+
+_BUILT_IN = ""  # --perplexity without a file
 
 # One choice without logprobs: what a benchmark measures. --n and --logprobs are refused by name.
 _SAMPLING = (
@@ -68,6 +72,10 @@ def parser() -> Parser:
     work.add_argument(
         "--profile", action="store_true", help="show instead where a pass goes: matmul, attention, the rest"
     )
+    work.add_argument(
+        "--perplexity", nargs="?", const=_BUILT_IN, metavar="FILE",
+        help="show instead what each form of the weights costs in quality on a text; default: built in",
+    )  # fmt: skip
     work.add_argument("--json", action="store_true", help="one JSON object on stdout, nothing else")
     add_speculation_flags_with_drafts(made, "who guesses; may be repeated, one run each (default auto)")
     add_sampling_flags(made, _SAMPLING)
@@ -116,6 +124,7 @@ def run(args: Namespace) -> int:
         raise BadFlag(str(problem)) from None
     params = sampling_params(args)
     speculation_options(args)
+    text = None if args.perplexity is None else _read_text(args.perplexity)
     with Progress(sys.stderr) as progress:
         model = llm(args, progress)
     if args.step_times is not None:
@@ -124,6 +133,8 @@ def run(args: Namespace) -> int:
         shares = profile(model.target)
         print(json_line({"passes": [asdict(one) for one in shares]}) if args.json else profile_table(shares))
         return 0
+    if text is not None:
+        return _perplexity(model, args, text)
     bar = Bar(sys.stderr)
     try:
         result = Bench(model, options).run(prompts, params, bar.show)
@@ -139,6 +150,30 @@ def _status(result: Result) -> int:
         result.llm.speculation.verification == "coupled" or result.params.temperature == 0
     )
     return int(promised and any(differing_prompts(run, result.plain) for run in result.runs))
+
+
+def _read_text(name: str) -> str:
+    try:
+        return read_text(Path(name) if name else None)
+    except BadRequest as problem:
+        raise BadFlag(f"--perplexity: {problem}") from None
+
+
+def _perplexity(model: LLM, args: Namespace, text: str) -> int:
+    tokens = text_tokens(model.target, text)
+    bar = Bar(sys.stderr)
+    try:
+        found = compare(model.target, tokens, bar.show)
+    finally:
+        bar.close()
+    name = text_name(Path(args.perplexity) if args.perplexity else None)
+    if args.json:
+        conditions = {key: model.target.conditions[key] for key in ("target", "machine")}
+        forms = [asdict(one) for one in found]
+        print(json_line({**conditions, "text": name, "tokens": len(tokens), "forms": forms}))
+    else:
+        print(perplexity_table(found, name=name, tokens=len(tokens)))
+    return 0
 
 
 def _step_times(model: LLM, args: Namespace) -> int:

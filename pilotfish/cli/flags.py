@@ -35,8 +35,9 @@ _MODEL_HELP = {
     "target": "the model: embedded (SmolLM2-135M-Instruct), a .gguf file, a Hugging Face folder, or from the"
     " hub org/name or org/name/file.gguf, with @revision",
     "exactness": "bitwise (the text is certain to be the same) or numeric; default: bitwise where proven",
-    "weights": "stored, int8 or f32; default: int8 for the embedded model, else as stored in the file",
-    "activations": "int8 or f32; default: int8 with int8 weights, else f32",
+    "weights": "stored (as the file has them), int8, int4 (embedding and head int8), f16 (rounded to it, "
+    "held as f32) or f32; default: int8 for the embedded model, else stored",
+    "activations": "int8 or f32; default: int8 with int8 or int4 weights, else f32",
     "threads": "CPU threads of a pass; default 0: all that this process may use",
     "cache_tokens": "tokens that the KV cache holds",
 }

@@ -9,7 +9,8 @@ Knows nothing of proposers, requests or sampling.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 import openvino as ov
@@ -17,6 +18,7 @@ import openvino as ov
 from pilotfish.errors import BadRequest, Unproven
 from pilotfish.model.cache import BlockPool
 from pilotfish.model.openvino.forms import FORMS
+from pilotfish.model.openvino.memory import exact_allocations
 from pilotfish.model.openvino.runner import OpenVINORunner, RuntimeConfig
 from pilotfish.model.openvino.store import Verdicts, cpu_name, stored_decoder
 from pilotfish.model.runner import NUMERIC, Form
@@ -41,8 +43,10 @@ class ModelOptions:
 
     target        "embedded", a .gguf file, a Hugging Face folder or a hub id
     exactness     "bitwise", "numeric", or None: bitwise where the self-check proves it
-    weights       a form of the weights; None: int8 for the embedded model, else as stored
-    activations   "int8" or "f32"; None: int8 with int8 weights, else f32
+    weights       "stored" (the file's own numbers), "int8" or "int4" (rounded in groups of 32; int4 keeps
+                  embedding and head at int8), "f16" (rounded to float16, held as float32) or "f32";
+                  None: int8 for the embedded model, else as stored
+    activations   "int8" or "f32"; None: int8 with int8 or int4 weights, else f32
     threads       CPU threads of a pass; 0: those this process may use
     cache_tokens  slots of the KV cache
     """
@@ -77,7 +81,7 @@ class ModelOptions:
 
     @property
     def used_activations(self) -> str:
-        return self.activations or ("int8" if self.used_weights == "int8" else "f32")
+        return self.activations or ("int8" if self.used_weights in ("int8", "int4") else "f32")
 
     @property
     def used_threads(self) -> int:
@@ -139,15 +143,16 @@ def load(options: ModelOptions, progress: Progress = _silent) -> Target:
     Raises BadModel, BadTokenizer, or Unproven where `bitwise` was demanded and is not to be had.
     """
     checkpoint = open_checkpoint(locate(options.target, progress))
-    tokenizer = load_tokenizer(checkpoint)
     runtime = RuntimeConfig(
         activations=options.used_activations,
         threads=options.threads,
         cache_tokens=max(options.cache_tokens, SLOTS),  # the self-check's; the pool has what was asked for
     )
     progress(f"loading {options.target} ({options.used_weights} weights)")
-    model = stored_decoder(checkpoint, options.used_weights)
-    runner = OpenVINORunner(model, checkpoint.config, runtime)
+    with ThreadPoolExecutor(1) as compiling:  # compiling takes one core, the tokenizer another
+        compiled = compiling.submit(_runner, checkpoint, options, runtime)
+        tokenizer = load_tokenizer(checkpoint)
+        runner = compiled.result()
     verdicts = Verdicts(checkpoint, options.used_weights, runtime)
     proof = _proof(runner, verdicts, progress)
     form = _form(options, proof, progress)
@@ -169,8 +174,20 @@ def profiled_runner(target: Target) -> OpenVINORunner:
     runtime = RuntimeConfig(
         activations=options.used_activations, threads=options.threads, cache_tokens=1024, profiled=True
     )
-    model = stored_decoder(target.checkpoint, options.used_weights)
-    return OpenVINORunner(model, target.checkpoint.config, runtime)
+    return _runner(target.checkpoint, options, runtime)
+
+
+def runner_in_form(target: Target, *, weights: str, activations: str, cache_tokens: int) -> OpenVINORunner:
+    """A second copy of a loaded model with its weights in another form."""
+    options = replace(target.options, weights=weights, activations=activations)
+    runtime = RuntimeConfig(activations=activations, threads=options.threads, cache_tokens=cache_tokens)
+    return _runner(target.checkpoint, options, runtime)
+
+
+def _runner(checkpoint: Checkpoint, options: ModelOptions, runtime: RuntimeConfig) -> OpenVINORunner:
+    with exact_allocations():
+        stored = stored_decoder(checkpoint, options.used_weights)
+        return OpenVINORunner(stored, checkpoint.config, runtime)
 
 
 def known(options: ModelOptions, checkpoint: Checkpoint) -> tuple[Proof | None, StepTimes | None]:
@@ -229,7 +246,7 @@ def _steps(runner: OpenVINORunner, form: Form, verdicts: Verdicts, progress: Pro
     of the common shapes, which is no request's fault. A noisy first start is mended by later ones."""
     kept = _kept_steps(verdicts, form)
     if kept is not None:
-        steps = kept.best_of(measure(runner, form, rows=COMMON, repeats=2))
+        steps = kept.best_of(measure(runner, form, rows=COMMON, repeats=1))
     else:
         progress("measuring step times (kept for later starts)")
         steps = measure(runner, form)

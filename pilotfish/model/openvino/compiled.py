@@ -1,7 +1,7 @@
 """Compiled: one compiled paged model with its one inference request and its bound inputs.
 
-    graph = Compiled(model, config, runtime)        # passes of any shape
-    fixed = Compiled(model, config, runtime, rows=2, caches=graph.caches)
+    graph = Compiled(stored, config, runtime)        # passes of any shape
+    fixed = Compiled(stored, config, runtime, rows=2, caches=graph.caches)
     graph.infer({"input_ids": ids, ...})
     graph.output(0)
 
@@ -13,7 +13,7 @@ rows never does. It has its own copy of the weights. Knows nothing of sequences 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,8 @@ import openvino as ov
 
 from pilotfish.model.config import ModelConfig
 from pilotfish.model.openvino.graph import paged
+from pilotfish.model.openvino.memory import giving_back
+from pilotfish.model.weights.tensors import Array
 
 BLOCK_SIZE = 32  # what the CPU plugin's paged attention works with
 
@@ -53,6 +55,17 @@ class RuntimeConfig:
         return -(-self.cache_tokens // BLOCK_SIZE)
 
 
+@dataclass(frozen=True, eq=False)
+class StoredDecoder:
+    """A stateful decoder, and the mapped file that its constants lie in: to be kept as long as they are.
+
+    mapped  None where the model owns its constants
+    """
+
+    model: ov.Model
+    mapped: Array | None = None
+
+
 class Compiled:
     """Set inputs and run with `infer`; read `output`. Not thread safe.
 
@@ -62,7 +75,7 @@ class Compiled:
 
     def __init__(
         self,
-        model: ov.Model,
+        stored: StoredDecoder,
         config: ModelConfig,
         runtime: RuntimeConfig,
         *,
@@ -70,11 +83,13 @@ class Compiled:
         caches: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         self.rows = rows
+        self._mapped = stored.mapped
         most_blocks = min(runtime.blocks, -(-config.context // BLOCK_SIZE))
-        model = paged(model, config, runtime.taps)
+        model = paged(stored.model, config, runtime.taps)
         if rows is not None:
             model.reshape(_fixed_shapes(model, rows, runtime.blocks, most_blocks))
-        compiled = ov.Core().compile_model(model, "CPU", _properties(runtime))
+        with giving_back(stored.mapped):
+            compiled = ov.Core().compile_model(model, "CPU", _properties(runtime))
         self._request = compiled.create_infer_request()
         self._ports = {port.get_any_name(): port for port in compiled.inputs}
         self._bound: dict[str, np.ndarray] = {}

@@ -16,7 +16,7 @@ import numpy as np
 import openvino as ov
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
-from pilotfish.model.openvino.forms import constant
+from pilotfish.model.openvino.forms import constant, formed
 from pilotfish.model.weights import Checkpoint, Dense, Tensor
 from pilotfish.model.weights.checkpoint import Entry
 from pilotfish.model.weights.safetensors_folder import STORED_TYPES
@@ -59,7 +59,7 @@ class Held:
 
 
 def _bytes_per_value(kind: str, form: str) -> float:
-    node = constant(_sample(kind), form).get_node()
+    node = constant(formed(_sample(kind), form)).get_node()
     return _constant_bytes(node) / int(np.prod(node.get_output_shape(0)))
 
 

@@ -15,23 +15,39 @@ import numpy as np
 import openvino as ov
 
 from pilotfish.model.config import ModelConfig
-from pilotfish.model.openvino.compiled import BLOCK_SIZE, Compiled, RuntimeConfig
+from pilotfish.model.openvino.compiled import BLOCK_SIZE, Compiled, RuntimeConfig, StoredDecoder
+from pilotfish.model.openvino.memory import giving_back
 from pilotfish.model.runner import Output, Slice
 
-__all__ = ["BLOCK_SIZE", "OpenVINORunner", "RuntimeConfig"]
+_PACKING = (2, 8)  # rows; AVX2 machines change the order between 5 and 8
+__all__ = ["BLOCK_SIZE", "OpenVINORunner", "RuntimeConfig", "StoredDecoder"]
 
 
 class OpenVINORunner:
-    """A graph for passes of any shape, and perhaps some for fixed ones, over one KV cache."""
+    """A graph for passes of any shape, and perhaps some for fixed ones, over one KV cache.
 
-    def __init__(self, model: ov.Model, config: ModelConfig, runtime: RuntimeConfig) -> None:
+    weight_bytes  of the model's constants; those that are alike count once in a file
+    """
+
+    def __init__(self, stored: StoredDecoder | ov.Model, config: ModelConfig, runtime: RuntimeConfig) -> None:
+        if isinstance(stored, ov.Model):
+            stored = StoredDecoder(stored)
         self.vocab = config.vocab
         self.context = config.context
         self.block_size = BLOCK_SIZE
         self.blocks = runtime.blocks
         self._config, self._runtime = config, runtime
-        self._any = Compiled(model, config, runtime)
+        self.weight_bytes = _constant_bytes(stored.model) if stored.mapped is None else stored.mapped.nbytes
+        self._any = Compiled(stored, config, runtime)
         self._fixed: dict[int, Compiled] = {}
+        with giving_back(stored.mapped):
+            self._pack(_PACKING)
+
+    def _pack(self, widths: Sequence[int]) -> None:
+        """The first pass copies packed weights into the order its kernels read, the first wide one into
+        another: as well now, while the pages they come from are given back."""
+        for rows in widths:
+            self.forward([Slice([0] * min(rows, self.context), 0, [0], range(min(rows, self.context)))])
 
     @property
     def fixed_rows(self) -> tuple[int, ...]:
@@ -39,15 +55,19 @@ class OpenVINORunner:
         makes it slower."""
         return tuple(sorted(self._fixed))
 
-    def specialise(self, model: Callable[[], ov.Model], rows: Sequence[int]) -> None:
+    def specialise(self, make: Callable[[], StoredDecoder], rows: Sequence[int]) -> None:
         """Give passes of one sequence and these row counts graphs of their own (none: take them away).
 
         Each takes a second or two to compile and holds another copy of the weights.
         """
-        caches = self._any.caches
-        self._fixed = {
-            count: Compiled(model(), self._config, self._runtime, rows=count, caches=caches) for count in rows
-        }
+        self._fixed = {}
+        for count in rows:
+            stored = make()
+            self._fixed[count] = Compiled(
+                stored, self._config, self._runtime, rows=count, caches=self._any.caches
+            )
+            with giving_back(stored.mapped):
+                self._pack([count])
 
     def forward(self, batch: Sequence[Slice]) -> Output:
         """One pass over the slices; see `Runner.forward`."""
@@ -78,6 +98,10 @@ class OpenVINORunner:
         """Copy one block's keys and values in all layers."""
         for cache in self._any.caches.values():
             cache[destination] = cache[source]
+
+
+def _constant_bytes(model: ov.Model) -> int:
+    return sum(int(node.get_byte_size()) for node in model.get_ops() if node.get_type_name() == "Constant")
 
 
 def _feeds(

@@ -4,7 +4,7 @@ The stateful decoder is saved, since OpenVINO cannot read a paged model back; re
 tenth of the time of building it. Verdicts are small JSON files. Both are written whole or not at
 all, and a damaged file is made again.
 
-    model = stored_decoder(checkpoint, "int8")
+    stored = stored_decoder(checkpoint, "int8")
     verdict = Verdicts(checkpoint, "int8", runtime).read("proof")
 
 Knows nothing of what a verdict says.
@@ -17,36 +17,54 @@ import json
 import os
 import platform
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import openvino as ov
 
+from pilotfish.errors import BadModel
+from pilotfish.model.openvino.compiled import RuntimeConfig, StoredDecoder
 from pilotfish.model.openvino.graph import decoder
-from pilotfish.model.openvino.runner import RuntimeConfig
 from pilotfish.model.weights import Checkpoint, cache_folder
+from pilotfish.model.weights.mapped import map_file
 
-GRAPH_VERSION = 4  # raise it when graph.py or forms.py change what they build
+GRAPH_VERSION = 5  # raise it when graph.py or forms.py change what they build
 
 
-def stored_decoder(checkpoint: Checkpoint, form: str) -> ov.Model:
-    """The stateful decoder, from the cache folder or built now and kept there.
+def stored_decoder(checkpoint: Checkpoint, form: str) -> StoredDecoder:
+    """The stateful decoder from the cache folder, built now and put there where it is not.
 
     Where the folder cannot be written the model is built every time; nothing fails.
     """
     folder = cache_folder() / "graphs"
     name = _key(checkpoint.fingerprint, form, ov.get_version(), GRAPH_VERSION)
     path = folder / f"{name}.xml"
-    if path.is_file() and path.with_suffix(".bin").is_file():
-        try:
-            return ov.Core().read_model(path)
-        except RuntimeError:
-            path.unlink(missing_ok=True)  # damaged: built again below
+    stored = _read(path)
+    if stored is not None:
+        return stored
     model = decoder(checkpoint, form)
-    _save(model, path)
-    return model
+    if not _save(model, path):
+        return StoredDecoder(model, None)
+    del model  # before it is read back: its constants are as large as those that the plugin makes
+    stored = _read(path)
+    return stored or StoredDecoder(decoder(checkpoint, form), None)
 
 
-def _save(model: ov.Model, path: Path) -> None:
+def _read(path: Path) -> StoredDecoder | None:
+    """The stored model, or None where there is none; a damaged one is taken away."""
+    if not (path.is_file() and path.with_suffix(".bin").is_file()):
+        return None
+    try:
+        mapped = map_file(path.with_suffix(".bin"), mode="c")
+        weights = ov.Tensor(mapped.view(np.ndarray), shared_memory=True)
+        return StoredDecoder(ov.Core().read_model(path.read_text("utf-8"), weights), mapped)
+    except (RuntimeError, ValueError, BadModel):
+        _remove(path)
+        return None
+
+
+def _save(model: ov.Model, path: Path) -> bool:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="graph-", dir=path.parent) as folder:
@@ -56,7 +74,14 @@ def _save(model: ov.Model, path: Path) -> None:
             os.replace(made.with_suffix(".bin"), path.with_suffix(".bin"))
             os.replace(made, path)
     except (OSError, RuntimeError):
-        path.unlink(missing_ok=True)
+        _remove(path)
+        return False
+    return True
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # where nothing can be written, there is nothing to take away
+        path.unlink()
 
 
 class Verdicts:

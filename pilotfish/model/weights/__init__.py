@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pilotfish.errors import BadModel
-from pilotfish.model.weights.checkpoint import Checkpoint
+from pilotfish.model.weights.checkpoint import Checkpoint, Entry
 from pilotfish.model.weights.embedded import cache_folder, embedded_path
 from pilotfish.model.weights.gguf_checkpoint import open_gguf
 from pilotfish.model.weights.locate import locate
@@ -21,6 +21,7 @@ from pilotfish.model.weights.tensors import Dense, Grouped, Tensor
 __all__ = [
     "Checkpoint",
     "Dense",
+    "Entry",
     "Grouped",
     "Tensor",
     "cache_folder",

@@ -19,19 +19,21 @@ from typing import Any
 
 from pilotfish.errors import BadModel
 from pilotfish.model.config import ModelConfig, Shape
-from pilotfish.model.weights.tensors import Tensor
+from pilotfish.model.weights.mapped import give_back
+from pilotfish.model.weights.tensors import Array, Tensor
 
 SAMPLE = 1 << 16
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One stored tensor: what it is, and how to read it."""
+    """One stored tensor: what it is, how to read it, and the mapped file that it lies in."""
 
     shape: Shape
     kind: str
     bytes: int
     file: Path
+    mapped: Array
     read: Callable[[], Tensor]
 
 
@@ -76,10 +78,14 @@ class Checkpoint:
         return tuple(self.config.tensor_shapes())
 
     def tensor(self, name: str) -> Tensor:
-        """One tensor, decoded now. Keep it if it is needed twice."""
+        """One tensor, decoded now. Keep it if it is needed twice.
+
+        The pages of the file that were read before are given back.
+        """
         if name not in self.entries:
             raise BadModel(f"{self.path}: there is no tensor {name!r}; names() lists them.")
         entry = self.entries[name]
+        give_back(entry.mapped)
         try:
             return entry.read()
         except BadModel as problem:

@@ -49,6 +49,7 @@ def open_gguf(path: Path) -> Checkpoint:
             kind=info.kind.name,
             bytes=info.end - info.begin,
             file=path,
+            mapped=file.bytes,
             read=partial(_read, file, stored, _row_order(name, config)),
         )
     return Checkpoint(path=path, config=config, metadata=file.metadata, files=(path,), entries=entries)

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from pilotfish.errors import BadModel
+from pilotfish.model.weights.mapped import map_file
 from pilotfish.model.weights.tensors import Array
 
 MAGIC = b"GGUF"
@@ -86,17 +86,6 @@ class GgufFile:
         return stored.reshape(*info.shape[:-1], stored.size // max(1, math.prod(info.shape[:-1])))
 
 
-def map_file(path: Path) -> Array:
-    """The bytes of a file, read-only and memory-mapped. Raises BadModel where that fails."""
-    try:
-        if path.stat().st_size == 0:
-            raise BadModel(f"{path}: the file is empty. Fetch the model again.")
-        return np.memmap(path, dtype=np.uint8, mode="r")
-    except OSError as problem:
-        reason = problem.strerror or str(problem)
-        raise BadModel(f"{path}: cannot read it ({reason}). Check the path, or fetch it again.") from None
-
-
 @dataclass
 class _Cursor:
     """A reading position. Every step is checked against the end of the file."""
@@ -136,6 +125,23 @@ class _Cursor:
         except UnicodeDecodeError:
             self.refuse("a text in the header is not UTF-8")
 
+    def texts(self, count: int) -> list[str]:
+        """As `text`, for the hundred thousand of a vocabulary: in a loop without calls."""
+        found, at, data, size_of = [], self.at, self.data, struct.Struct("<Q").unpack_from
+        end = len(data)
+        for _ in range(count):
+            begin = at + 8
+            at = begin + size_of(data, at)[0] if begin <= end else end + 1
+            if at > end:
+                self.refuse("the file is cut off within a list of texts")
+            try:
+                found.append(str(data[begin:at], "utf-8"))
+            except UnicodeDecodeError:
+                self.at = begin
+                self.refuse("a text in the header is not UTF-8")
+        self.at = at
+        return found
+
     def value(self, kind: int, *, nested: bool = False) -> object:
         if kind == STRING:
             return self.text()
@@ -149,7 +155,7 @@ class _Cursor:
             self.check_count(count, struct.calcsize("<" + code), "values")
             return list(struct.unpack(f"<{count}{code}", self.take(count * struct.calcsize("<" + code))))
         self.check_count(count, 8, "values")
-        return [self.value(kind, nested=True) for _ in range(count)]
+        return self.texts(count) if kind == STRING else [self.value(kind, nested=True) for _ in range(count)]
 
 
 def _metadata(cursor: _Cursor, count: int) -> dict[str, Any]:

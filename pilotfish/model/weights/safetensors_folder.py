@@ -21,7 +21,7 @@ from pilotfish.errors import BadModel
 from pilotfish.model.weights.checkpoint import Checkpoint, Entry
 from pilotfish.model.weights.fields import Fields, read_json
 from pilotfish.model.weights.folder_config import folder_config
-from pilotfish.model.weights.gguf_file import map_file
+from pilotfish.model.weights.mapped import map_file
 from pilotfish.model.weights.tensors import Array, Dense
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -88,7 +88,7 @@ def _entries(path: Path, norm_offset: float) -> Iterable[tuple[str, Entry]]:
             )
         offset = norm_offset if name.endswith("norm.weight") else 0.0
         read = partial(_read, body[begin:end], kind, shape, offset)
-        yield name, Entry(shape=shape, kind=kind, bytes=end - begin, file=path, read=read)
+        yield name, Entry(shape=shape, kind=kind, bytes=end - begin, file=path, mapped=mapped, read=read)
 
 
 def _header(path: Path, text: bytes) -> dict[str, Any]:

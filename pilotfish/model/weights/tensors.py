@@ -10,7 +10,7 @@ Knows nothing of files, models or runtimes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,6 +31,10 @@ class Dense:
         """The shape, [out, in] for a matrix."""
         return tuple(self.array.shape)
 
+    def rows(self, part: slice) -> Dense:
+        """Some rows, not copied."""
+        return Dense(self.array[part])
+
     def to_float32(self) -> Array:
         """The values; a view where they are float32 already."""
         return self.array.astype(np.float32, copy=False)
@@ -43,7 +47,7 @@ class Grouped:
 
     codes  [out, in] uint8 with a zero point, int8 without
     scale  [out, in / group] float32
-    zero   [out, in / group] float32, rarely an integer; None means 0
+    zero   [out, in / group] float32, rarely whole, or uint8; None means 0
     bits   how many bits a code needs
     """
 
@@ -57,6 +61,11 @@ class Grouped:
     def shape(self) -> tuple[int, ...]:
         """The shape, [out, in]."""
         return tuple(self.codes.shape)
+
+    def rows(self, part: slice) -> Grouped:
+        """Some rows, not copied."""
+        zero = None if self.zero is None else self.zero[part]
+        return replace(self, codes=self.codes[part], scale=self.scale[part], zero=zero)
 
     def to_float32(self) -> Array:
         """The values, [out, in]."""

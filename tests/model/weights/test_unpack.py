@@ -5,31 +5,16 @@ from __future__ import annotations
 import gguf
 import numpy as np
 import pytest
-from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Kind
 
 from pilotfish.errors import BadModel
 from pilotfish.model.weights import Checkpoint, Dense, Grouped
 from pilotfish.model.weights.gguf_file import GgufFile
-from pilotfish.model.weights.tensors import Array
 from pilotfish.model.weights.unpack import PACKED, unpack
+from tests.fixtures.gguf_blocks import SCALES, random_rows
 
 # A zero point -m/d cannot hit every offset m exactly; it comes within one float32 step of the largest.
 ONE_ROUNDING = 2.0**-23
-
-# Where the float16 scales of a block lie; random bits there could be infinite.
-SCALES = {Kind.Q4_0: (0,), Kind.Q4_1: (0, 2), Kind.Q8_0: (0,), Kind.Q6_K: (208,), Kind.Q5_0: (0,)}
-
-
-def random_rows(kind: Kind, seed: int = 0) -> Array:
-    random = np.random.default_rng(seed)
-    size = GGML_QUANT_SIZES[kind][1]
-    blocks = random.integers(0, 256, (7, 6, size), np.uint8)
-    for at in SCALES[kind]:
-        scale = random.normal(0, 0.05, (7, 6)).astype(np.float16)
-        scale[::3, ::2] = 0
-        blocks[:, :, at : at + 2] = scale.view(np.uint8).reshape(7, 6, 2)
-    return blocks.reshape(7, -1)
 
 
 @pytest.mark.parametrize("kind", PACKED)
@@ -48,6 +33,19 @@ def test_random_blocks_are_equal_to_gguf(kind: Kind) -> None:
         assert np.abs(packed.to_float32() - exact).max() <= ONE_ROUNDING * np.abs(exact).max()
 
 
+@pytest.mark.parametrize("kind", [Kind.Q5_1, Kind.Q2_K, Kind.Q4_K, Kind.Q5_K])
+def test_groups_without_scale_hold_their_offset(kind: Kind) -> None:
+    """A group's scale is 0 where the block's is, or, in the K kinds, where its own share of it is."""
+    rows = random_rows(kind)
+    blocks = rows.reshape(7, 6, -1)
+    blocks[0, 0, :16] = 0  # scales and offsets of a whole block: nothing but zeros is left
+    blocks[1, :, SCALES[kind][0] : SCALES[kind][0] + 2] = 0
+    packed, exact = unpack(rows, kind), gguf.quants.dequantize(rows, kind)
+    assert np.abs(exact[1]).max() > 0
+    assert np.array_equal(packed.to_float32()[1], exact[1])
+    assert np.abs(packed.to_float32() - exact).max() <= ONE_ROUNDING * np.abs(exact).max()
+
+
 def test_a_q4_1_group_without_scale_holds_its_offset() -> None:
     rows = random_rows(Kind.Q4_1)
     packed, exact = unpack(rows, Kind.Q4_1), gguf.quants.dequantize(rows, Kind.Q4_1)
@@ -61,10 +59,12 @@ def test_a_q4_1_group_without_scale_holds_its_offset() -> None:
 
 
 def test_other_kinds_are_widened() -> None:
-    rows = random_rows(Kind.Q5_0)
-    widened = unpack(rows, Kind.Q5_0)
+    rows = random_rows(Kind.IQ4_NL)
+    widened = unpack(rows, Kind.IQ4_NL)
     assert isinstance(widened, Dense) and widened.array.dtype == np.float32
-    assert np.array_equal(widened.to_float32(), gguf.quants.dequantize(rows, Kind.Q5_0))
+    assert np.array_equal(widened.to_float32(), gguf.quants.dequantize(rows, Kind.IQ4_NL))
+    brain = np.array([[0x3F80, 0xC049]], np.uint16)  # the upper halves of 1 and -3.140625
+    assert np.array_equal(unpack(brain.view(np.uint8), Kind.BF16).to_float32(), [[1, -3.140625]])
     half = np.arange(8, dtype=np.float16).reshape(2, 4)
     assert np.array_equal(unpack(half.view(np.uint8), Kind.F16).to_float32(), half.astype(np.float32))
 
