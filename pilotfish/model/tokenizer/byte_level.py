@@ -109,7 +109,7 @@ def byte_level(fields: Fields, tokens: Sequence[str], kinds: Sequence[int]) -> V
         added=added_tokens(tokens, kinds),
         model=models.BPE(
             {token: number for number, token in enumerate(tokens)},
-            listed_merges(fields, tokens),
+            listed_merges(fields, tokens, kinds),
             ignore_merges=rule.whole,
         ),
         normalizer=normalizers.NFC() if rule.composes else None,

@@ -42,9 +42,11 @@ def folder_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
     except BadModel as problem:
         raise BadTokenizer(str(problem)) from None
     spelling = _spelling(rules)
-    parsing, literal = (_backend(rules, names) for _ in range(2))
+    parsing = _backend(rules, names)
+    plain = _literal(rules, parsing)
+    literal = _backend(plain, names)
     begins = FIRST in json.dumps(rules.values.get("pre_tokenizer"))
-    inner = _backend(_inside(rules), names) if begins else literal
+    inner = _backend(_inside(plain), names) if begins else literal
     literal.encode_special_tokens = inner.encode_special_tokens = True
     bos, eos = (_id(parsing, names.get(name)) for name in ("bos_token", "eos_token"))
     bos = checkpoint.config.bos_id if bos is None else bos
@@ -114,6 +116,18 @@ def _spelling(rules: Fields) -> Spelling:
         f" {json.dumps(decoder):.80}; pilotfish reads byte-level BPE and SentencePiece BPE."
         " Choose another model."
     )
+
+
+def _literal(rules: Fields, parsing: Backend) -> Fields:
+    """The rules without merges that would make a control token of text that only looks like one."""
+    special = {entry.content for entry in parsing.get_added_tokens_decoder().values() if entry.special}
+    model = rules.values["model"]
+    merges = [
+        merge
+        for merge in model["merges"]
+        if (merge.replace(" ", "", 1) if isinstance(merge, str) else "".join(merge)) not in special
+    ]
+    return Fields({**rules.values, "model": {**model, "merges": merges}}, where=rules.where)
 
 
 def _inside(rules: Fields) -> Fields:

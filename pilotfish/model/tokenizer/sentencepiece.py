@@ -4,14 +4,13 @@
 
 Such a file gives every token a score instead of listing merges: of all neighbours that make a token
 together, the pair with the best token is joined first. A character without a token becomes its
-bytes (<0x0A>). The ids are transformers'; Google's own library joins equal pairs from the left
-where this joins those with the longer first half, and takes a run of more than 31 spaces in Gemma
-as 31 and the rest. Knows nothing of chat templates.
+bytes (<0x0A>). The ids are those of the model's tokenizer.json. Google's library and llama.cpp give
+the same ones, but for more than 31 spaces in a row in Gemma. Knows nothing of chat templates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from tokenizers import models, normalizers
 
@@ -32,25 +31,25 @@ def sentencepiece(fields: Fields, tokens: Sequence[str], kinds: Sequence[int]) -
     """The vocabulary of a file. Raises BadTokenizer for scores that do not fit the tokens."""
     # Runs of spaces stand as they read in such a file (Gemma), but must join like any other piece.
     blank = [kind == USER_DEFINED and not token.strip(" ") for token, kind in zip(tokens, kinds, strict=True)]
-    tokens = [token.replace(" ", SPACE) if same else token for token, same in zip(tokens, blank, strict=True)]
-    kinds = [NORMAL if same else kind for kind, same in zip(kinds, blank, strict=True)]
-    vocabulary = {token: number for number, token in enumerate(tokens)}
-    # No merge may make a control token or a byte: text that only looks like one stays text.
-    plain = {token: number for number, token in enumerate(tokens) if kinds[number] == NORMAL}
+    tokens = [token.replace(" ", SPACE) if run else token for token, run in zip(tokens, blank, strict=True)]
+    kinds = [NORMAL if run else kind for kind, run in zip(kinds, blank, strict=True)]
+    if len(set(tokens)) != len(tokens):
+        raise BadTokenizer(f"{fields.where}: a run of spaces is there twice. Convert the model again.")
     if fields.has(PREFIX + "merges"):
-        merges = [pair for pair in listed_merges(fields, tokens) if "".join(pair) in plain]
+        merges = listed_merges(fields, tokens, kinds)
     else:
+        # As in listed_merges, text that only looks like a control token or a byte stays text.
+        plain = [number for number, kind in enumerate(kinds) if kind == NORMAL]
         scores = _scores(fields, len(tokens))
-        first = [number for number, same in enumerate(blank) if same]
-        rest = sorted((n for n in plain.values() if not blank[n]), key=lambda number: -scores[number])
-        merges = list(_merges([tokens[number] for number in (*first, *rest)], plain))
+        plain.sort(key=lambda number: (not blank[number], 0 if blank[number] else -scores[number]))
+        merges = list(_merges([tokens[number] for number in plain]))
     unknown = fields.integer(PREFIX + "unknown_token_id", default=-1)
     prefixes = fields.boolean(PREFIX + "add_space_prefix", default=True)
     spaces = normalizers.Replace(" ", SPACE)
     return Vocabulary(
         added=added_tokens(tokens, kinds),
         model=models.BPE(
-            vocabulary,
+            {token: number for number, token in enumerate(tokens)},
             merges,
             unk_token=tokens[unknown] if 0 <= unknown < len(tokens) else None,
             fuse_unk=True,
@@ -63,13 +62,13 @@ def sentencepiece(fields: Fields, tokens: Sequence[str], kinds: Sequence[int]) -
     )
 
 
-def _merges(ordered: Iterable[str], plain: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Every way to join two tokens to one, the best token first."""
-    known = set(plain)
+def _merges(ordered: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Every way to join two of the tokens to a third, the best token first."""
+    known = frozenset(ordered)
     for token in ordered:
         for cut in range(len(token) - 1, 0, -1):
-            if token[:cut] in known and token[cut:] in known:
-                yield token[:cut], token[cut:]
+            if (left := token[:cut]) in known and (right := token[cut:]) in known:
+                yield left, right
 
 
 def _scores(fields: Fields, count: int) -> list[float]:

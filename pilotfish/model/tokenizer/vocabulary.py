@@ -56,15 +56,17 @@ def added_tokens(tokens: Sequence[str], kinds: Sequence[int]) -> list[AddedToken
     ]
 
 
-def listed_merges(fields: Fields, tokens: Sequence[str]) -> list[tuple[str, str]]:
-    """The merges that a file lists. Raises BadTokenizer for one that makes no token of two."""
-    known = set(tokens)
+def listed_merges(fields: Fields, tokens: Sequence[str], kinds: Sequence[int]) -> list[tuple[str, str]]:
+    """The merges that a file lists, but for those that would make a control token or a byte of text
+    that only looks like one. Raises BadTokenizer for a merge that makes no token of two."""
+    kind_of = dict(zip(tokens, kinds, strict=True))
     merges: list[tuple[str, str]] = []
     for merge in map(str, fields.listing(PREFIX + "merges")):
         left, _, right = merge.partition(" ")
-        if not {left, right, left + right} <= known:
+        if not {left, right, left + right} <= kind_of.keys():
             raise BadTokenizer(
                 f"{fields.where}: the merge {merge!r} does not fit the vocabulary. Fetch the model again."
             )
-        merges.append((left, right))
+        if kind_of[left + right] in (NORMAL, USER_DEFINED):
+            merges.append((left, right))
     return merges
