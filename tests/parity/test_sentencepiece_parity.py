@@ -162,7 +162,7 @@ def test_any_text_as_transformers_reads_a_gguf(file: Path, ours: Tokenizer, text
     """transformers puts no space before a text that begins with one, nor after a control token;
     Google's library, llama.cpp and the tokenizer.json of Llama 2 and Mistral do."""
     theirs = _gguf(str(file))
-    text = text.lstrip(" ▁").replace("<s>", "").replace("</s>", "").replace("<unk>", "")
+    text = "x" + text.replace("<", "(")
     assert ours.encode(text) == theirs(text, add_special_tokens=False)["input_ids"]
 
 

@@ -44,7 +44,7 @@ def folder_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
     spelling = _spelling(rules)
     parsing = _backend(rules, names)
     plain = _literal(rules, parsing)
-    literal = _backend(plain, names)
+    literal = (_twin(parsing) if plain is rules else None) or _backend(plain, names)
     begins = FIRST in json.dumps(rules.values.get("pre_tokenizer"))
     inner = _backend(_inside(plain), names) if begins else literal
     literal.encode_special_tokens = inner.encode_special_tokens = True
@@ -127,7 +127,19 @@ def _literal(rules: Fields, parsing: Backend) -> Fields:
         for merge in model["merges"]
         if (merge.replace(" ", "", 1) if isinstance(merge, str) else "".join(merge)) not in special
     ]
+    if len(merges) == len(model["merges"]):
+        return rules
     return Fields({**rules.values, "model": {**model, "merges": merges}}, where=rules.where)
+
+
+def _twin(backend: Backend) -> Backend | None:
+    """A second tokenizer over the same vocabulary, where one can be made without reading the file
+    again (seconds for Gemma): None where the library would number the added tokens in another way."""
+    added = backend.get_added_tokens_decoder()
+    twin = Backend(backend.model)
+    twin.normalizer, twin.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
+    twin.add_tokens([entry for _, entry in sorted(added.items())])
+    return twin if twin.get_added_tokens_decoder() == added else None
 
 
 def _inside(rules: Fields) -> Fields:

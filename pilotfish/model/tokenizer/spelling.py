@@ -39,7 +39,7 @@ class Spelling:
 
 def piece_to_bytes(piece: str) -> bytes:
     """The bytes of an entry of a SentencePiece vocabulary."""
-    if byte := _BYTE.fullmatch(piece):
+    if piece[:3] == "<0x" and (byte := _BYTE.fullmatch(piece)):
         return bytes.fromhex(byte[1])
     return piece.replace(SPACE, " ").encode("utf-8", "surrogatepass")
 
