@@ -220,6 +220,20 @@ def test_folders_with_any_text(folder: tuple[Tokenizer, PreTrainedTokenizerBase]
     check(*folder, text)
 
 
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_any_ids_decode_alike(folder: tuple[Tokenizer, PreTrainedTokenizerBase], data: st.DataObject) -> None:
+    """But for bytes that are no UTF-8: transformers writes U+FFFD for every byte of a run of byte
+    tokens that holds one, pilotfish only for those that are in no character, and can so stream."""
+    ours, theirs = folder
+    ids = data.draw(st.lists(st.integers(0, ours.vocab_size - 1), max_size=30))
+    decoded, everything = ours.decode(ids), ours.decode(ids, skip_control=False)
+    if "\ufffd" not in decoded:
+        assert decoded == theirs.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    if "\ufffd" not in everything:
+        assert everything == theirs.decode(ids, clean_up_tokenization_spaces=False)
+
+
 @pytest.fixture(scope="module")
 def gemma() -> tuple[Tokenizer, PreTrainedTokenizerBase]:
     if GEMMA is None:

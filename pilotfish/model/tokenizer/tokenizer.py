@@ -8,7 +8,9 @@ What a user wrote never becomes a control token: `encode` and the contents given
 text, whatever they look like. Knows nothing of files or models.
 
 A SentencePiece vocabulary may put a space before a text. `decode` takes it away, as transformers
-does; with `continues` it does not, because what follows a prompt begins with its own space.
+does; with `continues` it does not, because a reply follows a prompt: its text is what its tokens
+add to the prompt's, and a space that begins it is part of it. Bytes that are no UTF-8 become U+FFFD
+one by one; transformers gives up a whole run of byte tokens (<0x0A>) that holds one.
 """
 
 from __future__ import annotations
