@@ -171,7 +171,7 @@ class LLM:
             pool=target.pool,
             form=target.form,
             limits=limits,
-            text=lambda stop: GrowingText(TextStream(target.tokenizer), stop),
+            text=lambda stop: GrowingText(TextStream(target.tokenizer, continues=True), stop),
         )
 
     def _planner(self) -> Planner:

@@ -24,7 +24,7 @@ class Painter:
     """One choice's text in pieces of one origin. `paint` every event in turn; `seen` counts tokens."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._stream = TextStream(tokenizer)
+        self._stream = TextStream(tokenizer, continues=True)
         self._waiting: deque[tuple[str, str]] = deque()  # text of tokens that no event has shown yet
         self._last = "target"
         self.seen: Counter[str] = Counter()

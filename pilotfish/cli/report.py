@@ -98,7 +98,11 @@ def _logprob_fields(entry: TokenLogprobs, tokenizer: Tokenizer) -> dict[str, obj
     def one(token: int, logprob: float) -> dict[str, object]:
         # JSON has no infinity.
         shown = float(logprob) if math.isfinite(logprob) else None
-        return {"token": int(token), "text": tokenizer.decode([token], skip_control=False), "logprob": shown}
+        return {
+            "token": int(token),
+            "text": tokenizer.decode([token], skip_control=False, continues=True),
+            "logprob": shown,
+        }
 
     return {**one(entry.token, entry.logprob), "top": [one(token, logprob) for token, logprob in entry.top]}
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pilotfish.cli.painter import Painter, legend
 from pilotfish.engine.request import Event
 from pilotfish.model.load import Target
+from pilotfish.model.tokenizer import load_tokenizer
+from pilotfish.model.weights import open_checkpoint
+from tests.fixtures.tiny_gguf import write_gguf
+from tests.fixtures.tiny_sentencepiece import embedding, metadata
 
 
 def test_a_character_over_several_tokens_has_the_origin_of_the_last(loaded: Target) -> None:
@@ -35,6 +41,14 @@ def test_an_unfinished_character_is_shown_at_the_end(loaded: Target) -> None:
     painter = Painter(loaded.tokenizer)
     event = Event(0, 0, text="\ufffd", tokens=(token,), origins=("target",), finish_reason="length")
     assert painter.paint(event) == [("\ufffd", "target")]
+
+
+def test_a_space_that_begins_a_reply_is_painted(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "t.gguf", metadata=metadata(), tensors=embedding())
+    tokenizer = load_tokenizer(open_checkpoint(path))
+    tokens = tuple(tokenizer.encode("hello world"))
+    event = Event(0, 0, text=" hello world", tokens=tokens, origins=("target", "suffix"))
+    assert Painter(tokenizer).paint(event) == [(" hello", "target"), (" world", "suffix")]
 
 
 def test_the_legend_names_what_occurred() -> None:

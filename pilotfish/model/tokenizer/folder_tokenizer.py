@@ -15,11 +15,20 @@ from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
 from pilotfish.errors import BadModel, BadTokenizer
+from pilotfish.model.tokenizer.spelling import BYTE_LEVEL, SPACE, Spelling
 from pilotfish.model.tokenizer.template import ChatTemplate
 from pilotfish.model.tokenizer.tokenizer import Tokenizer
 from pilotfish.model.weights.checkpoint import Checkpoint
 from pilotfish.model.weights.fields import Fields, read_json
 
+# The decoder of a SentencePiece vocabulary; a model that puts a space before a text strips it again.
+SENTENCEPIECE = [
+    {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
+    {"type": "ByteFallback"},
+    {"type": "Fuse"},
+]
+STRIP = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+FIRST, NEVER = '"prepend_scheme": "first"', '"prepend_scheme": "never"'
 NAMES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
 
 
@@ -32,9 +41,13 @@ def folder_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
         source = _template_source(folder, settings)
     except BadModel as problem:
         raise BadTokenizer(str(problem)) from None
-    _check_kind(rules)
-    parsing, literal = _backend(folder, names), _backend(folder, names)
-    literal.encode_special_tokens = True
+    spelling = _spelling(rules)
+    parsing = _backend(rules, names)
+    plain = _literal(rules, parsing)
+    literal = (_twin(parsing) if plain is rules else None) or _backend(plain, names)
+    begins = FIRST in json.dumps(rules.values.get("pre_tokenizer"))
+    inner = _backend(_inside(plain), names) if begins else literal
+    literal.encode_special_tokens = inner.encode_special_tokens = True
     bos, eos = (_id(parsing, names.get(name)) for name in ("bos_token", "eos_token"))
     bos = checkpoint.config.bos_id if bos is None else bos
     template = ChatTemplate(source, names=names, where=str(folder)) if source is not None else None
@@ -45,6 +58,8 @@ def folder_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
         eos_ids=checkpoint.config.eos_ids or frozenset(() if eos is None else (eos,)),
         bos_id=bos,
         adds_bos=parsing.encode("", add_special_tokens=True).ids[:1] == [bos],
+        spelling=spelling,
+        inner=inner,
     )
 
 
@@ -88,23 +103,58 @@ def _template_source(folder: Path, settings: Fields) -> str | None:
     return str(named["default"])
 
 
-def _check_kind(rules: Fields) -> None:
-    model = rules.values.get("model")
+def _spelling(rules: Fields) -> Spelling:
+    model, decoder = rules.values.get("model"), rules.values.get("decoder")
     kind = model.get("type", "BPE") if isinstance(model, dict) else None
-    if kind != "BPE" or '"ByteLevel"' not in json.dumps(rules.values.get("decoder")):
-        raise BadTokenizer(
-            f"{rules.where}: its tokenizer is of the kind {kind!r} with the decoder"
-            f" {json.dumps(rules.values.get('decoder')):.80}; pilotfish reads byte-level BPE."
-            " Choose another model."
-        )
+    steps = decoder.get("decoders") or [decoder] if isinstance(decoder, dict) else []
+    if kind == "BPE" and any(isinstance(step, dict) and step.get("type") == "ByteLevel" for step in steps):
+        return BYTE_LEVEL
+    if kind == "BPE" and steps in (SENTENCEPIECE, [*SENTENCEPIECE, STRIP]):
+        return Spelling.sentencepiece(strips=steps[-1] == STRIP)
+    raise BadTokenizer(
+        f"{rules.where}: its tokenizer is of the kind {kind!r} with the decoder"
+        f" {json.dumps(decoder):.80}; pilotfish reads byte-level BPE and SentencePiece BPE."
+        " Choose another model."
+    )
 
 
-def _backend(folder: Path, names: dict[str, str]) -> Backend:
-    path = folder / "tokenizer.json"
+def _literal(rules: Fields, parsing: Backend) -> Fields:
+    """The rules without merges that would make a control token of text that only looks like one."""
+    special = {entry.content for entry in parsing.get_added_tokens_decoder().values() if entry.special}
+    model = rules.values["model"]
+    merges = [
+        merge
+        for merge in model["merges"]
+        if (merge.replace(" ", "", 1) if isinstance(merge, str) else "".join(merge)) not in special
+    ]
+    if len(merges) == len(model["merges"]):
+        return rules
+    return Fields({**rules.values, "model": {**model, "merges": merges}}, where=rules.where)
+
+
+def _twin(backend: Backend) -> Backend | None:
+    """A second tokenizer over the same vocabulary, where one can be made without reading the file
+    again (seconds for Gemma): None where the library would number the added tokens in another way."""
+    added = backend.get_added_tokens_decoder()
+    twin = Backend(backend.model)
+    twin.normalizer, twin.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
+    twin.add_tokens([entry for _, entry in sorted(added.items())])
+    return twin if twin.get_added_tokens_decoder() == added else None
+
+
+def _inside(rules: Fields) -> Fields:
+    """The rules for a part of a text that is not its beginning, and so gets no space before it."""
+    inside = json.loads(json.dumps(rules.values["pre_tokenizer"]).replace(FIRST, NEVER))
+    return Fields({**rules.values, "pre_tokenizer": inside}, where=rules.where)
+
+
+def _backend(rules: Fields, names: dict[str, str]) -> Backend:
     try:
-        backend = Backend.from_file(str(path))
+        backend = Backend.from_str(json.dumps(rules.values))
     except Exception as problem:  # the library raises plain Exception for everything it cannot read
-        raise BadTokenizer(f"{path}: no readable tokenizer ({problem}). Fetch the model again.") from None
+        raise BadTokenizer(
+            f"{rules.where}: no readable tokenizer ({problem}). Fetch the model again."
+        ) from None
     # What tokenizer_config.json calls special is special, even where tokenizer.json forgot it; but a
     # word that plain text can hold ("!" as pad_token) must stay a word.
     specials = {entry.content for entry in backend.get_added_tokens_decoder().values() if entry.special}

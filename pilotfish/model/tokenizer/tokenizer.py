@@ -1,4 +1,4 @@
-"""Tokenizer: text <-> ids for one model, byte-level BPE.
+"""Tokenizer: text <-> ids for one model, byte-level BPE or SentencePiece BPE.
 
     tokenizer = load_tokenizer(checkpoint)
     tokenizer.decode(tokenizer.encode("Hello"))
@@ -6,6 +6,11 @@
 
 What a user wrote never becomes a control token: `encode` and the contents given to `chat` are
 text, whatever they look like. Knows nothing of files or models.
+
+A SentencePiece vocabulary may put a space before a text. `decode` takes it away, as transformers
+does; with `continues` it does not, because a reply follows a prompt: its text is what its tokens
+add to the prompt's, and a space that begins it is part of it. Bytes that are no UTF-8 become U+FFFD
+one by one; transformers gives up a whole run of byte tokens (<0x0A>) that holds one.
 """
 
 from __future__ import annotations
@@ -16,8 +21,8 @@ from typing import Any
 import tokenizers
 
 from pilotfish.errors import BadRequest
-from pilotfish.model.tokenizer.alphabet import token_to_bytes
 from pilotfish.model.tokenizer.control import MARKS, Control
+from pilotfish.model.tokenizer.spelling import BYTE_LEVEL, Spelling
 from pilotfish.model.tokenizer.template import ChatTemplate
 
 
@@ -28,6 +33,8 @@ class Tokenizer:
     literal   the same vocabulary with `encode_special_tokens` set: control strings are text
     eos_ids   every id that ends a text
     bos_id    the id that begins one, or None; `adds_bos` says whether the model wants it
+    spelling  the bytes its entries stand for; `strips` says whether `decode` takes a first space away
+    inner     `literal` for a part of a text that is not its beginning, where that differs
 
     Where the vocabulary has no token for a byte, that byte vanishes in encoding, as in transformers.
     SmolLM2 lacks six control characters (04 06 13 14 16 1D) and the lead bytes F1 and F2 (U+40000 to
@@ -43,18 +50,21 @@ class Tokenizer:
         eos_ids: frozenset[int],
         bos_id: int | None,
         adds_bos: bool,
+        spelling: Spelling = BYTE_LEVEL,
+        inner: tokenizers.Tokenizer | None = None,
     ) -> None:
         self._parsing, self._literal, self._template = parsing, literal, template
+        self._inner = inner or literal
+        self.strips = spelling.strips
         self.eos_ids, self.bos_id, self.adds_bos = eos_ids, bos_id, adds_bos and bos_id is not None
         added = parsing.get_added_tokens_decoder()
         specials = {token: entry for token, entry in added.items() if entry.special}
         self._control_ids = frozenset(specials)
         self._control = Control.of(specials.values())
-        # Added tokens are stored as they read, all others in the byte-level alphabet.
         vocabulary = parsing.get_vocab(with_added_tokens=True)
         self._bytes = [b""] * (max(vocabulary.values(), default=-1) + 1)
         for text, token in vocabulary.items():
-            self._bytes[token] = text.encode() if token in added else token_to_bytes(text)
+            self._bytes[token] = (spelling.of_added if token in added else spelling.of_token)(text)
 
     @property
     def vocab_size(self) -> int:
@@ -80,9 +90,13 @@ class Tokenizer:
         wants around a text is added, as transformers does."""
         return self._ids(self._parsing, text, add_special_tokens=True)
 
-    def decode(self, ids: Iterable[int], skip_control: bool = True) -> str:
-        """The text of ids; bytes that are no UTF-8 become U+FFFD."""
-        return b"".join(self.token_bytes(token, skip_control) for token in ids).decode("utf-8", "replace")
+    def decode(self, ids: Iterable[int], skip_control: bool = True, *, continues: bool = False) -> str:
+        """The text of ids; bytes that are no UTF-8 become U+FFFD. With `continues` the ids follow
+        others, so that a space at their beginning is part of the text."""
+        whole = b"".join(self.token_bytes(token, skip_control) for token in ids)
+        if self.strips and not continues:
+            whole = whole.removeprefix(b" ")
+        return whole.decode("utf-8", "replace")
 
     def token_bytes(self, token: int, skip_control: bool = True) -> bytes:
         """The exact bytes of one token; empty for control tokens, unless they are asked for, and
@@ -112,10 +126,12 @@ class Tokenizer:
         if mark not in rendered:
             return self._ids(self._parsing, rendered)
         ids: list[int] = []
+        backend = self._literal
         for ordinary, control in self._control.split(rendered):
-            ids += self.encode(ordinary.replace(mark, ""))
+            ids += self._ids(backend, ordinary.replace(mark, ""))
             if control is not None:
                 ids += self._ids(self._parsing, control)
+            backend = self._inner
         return ids
 
     def _message(self, message: object, mark: str) -> dict[str, object]:

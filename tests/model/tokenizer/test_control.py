@@ -44,5 +44,11 @@ def test_blanks_that_a_token_takes() -> None:
     assert [*found.split("a  <m> b <r>  c")] == [("a", "<m>"), (" b ", "<r>"), ("c", None)]
 
 
+def test_tokens_with_different_rules_share_a_vocabulary() -> None:
+    tokens = [AddedToken("<abc>"), AddedToken("<m>", lstrip=True), AddedToken("<ab>"), AddedToken("<x>")]
+    found = Control.of(tokens)
+    assert [*found.split("a <m><abc> <ab>")] == [("a", "<m>"), ("", "<abc>"), (" ", "<ab>"), ("", None)]
+
+
 def test_no_control_strings_at_all() -> None:
     assert [*control().split("abc")] == [("abc", None)] and not control().holds("abc")

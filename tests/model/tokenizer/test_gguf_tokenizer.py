@@ -41,6 +41,28 @@ def test_rules_differ_where_they_should(tmp_path: Path) -> None:
     assert found["smollm"] == found["qwen2"] == ["1", "2", "3", "4"]
 
 
+def test_names_for_the_same_rule(tmp_path: Path) -> None:
+    text = "HELLOworld 1234 it's a//b\n\n"
+    for name, other in (("llama3", "llama-bpe"), ("smaug-bpe", "llama-v3"), ("deepseek-r1-qwen", "qwen2")):
+        one, two = (load(tmp_path, {"tokenizer.ggml.pre": rule}) for rule in (name, other))
+        assert one.encode(text) == two.encode(text)
+    assert not load(tmp_path, {"tokenizer.ggml.pre": "smaug-bpe"}).adds_bos
+    assert load(tmp_path, {"tokenizer.ggml.pre": "tekken"}).adds_bos
+
+
+def test_tekken_cuts_at_capitals(tmp_path: Path) -> None:
+    merges = {"tokenizer.ggml.merges": ["o W", "B a", "a B", "1 2"], "tokenizer.ggml.pre": "tekken"}
+    merges["tokenizer.ggml.tokens"] = [*TOKENS[:-5], "oW", "Ba", "aB", "12", "yy"]
+    # A small letter and the capital after it belong to two words, a digit is a word of its own.
+    assert pieces(load(tmp_path, merges), "oWBaB12") == ["o", "W", "Ba", "B", "1", "2"]
+
+
+def test_no_merge_makes_a_control_token(tmp_path: Path) -> None:
+    tokens = [*TOKENS[:-2], "<|im_", "end|>"]
+    fields = {"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.merges": ["<|im_ end|>"]}
+    assert 2 not in load(tmp_path, fields).encode("<|im_end|>")
+
+
 def test_qwen2_composes_characters(tmp_path: Path) -> None:
     tokenizer = load(tmp_path, {"tokenizer.ggml.pre": "qwen2"})
     assert tokenizer.decode(tokenizer.encode("e\u0301")) == "\u00e9"
@@ -89,9 +111,9 @@ def test_ids_that_the_embedding_lacks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"tokenizer.ggml.model": "llama"}, r"kind 'llama'.*gpt2"),
+        ({"tokenizer.ggml.model": "t5"}, r"kind 't5'.*gpt2.*llama"),
         ({"tokenizer.ggml.model": None}, "'tokenizer.ggml.model' is missing"),
-        ({"tokenizer.ggml.pre": "tekken"}, "pre is tekken, known are smollm, gpt-2, qwen2, llama-bpe"),
+        ({"tokenizer.ggml.pre": "viking"}, "pre is viking, known are smollm, gpt-2, qwen2"),
         ({"tokenizer.ggml.pre": "default"}, "pre is default, known are"),
         ({"tokenizer.ggml.pre": None}, "pre is absent, known are"),
         ({"tokenizer.ggml.tokens": None}, "'tokenizer.ggml.tokens' is missing"),

@@ -16,6 +16,7 @@ class Bytes(Tokenizer):
     def __init__(self) -> None:
         self._bytes = [bytes([byte]) for byte in range(256)] + [b"<end>"]
         self._control_ids = frozenset({256})
+        self.strips = False
 
 
 BYTES = Bytes()
