@@ -135,6 +135,8 @@ class LLM:
 
     Keyword options are those of ModelOptions and SpeculationOptions; an unknown one is a TypeError.
     Raises BadModel, BadTokenizer, BadRequest or Unproven. `progress` is told what takes long.
+
+    lasting  the program runs for long: a small model starts later, takes more memory and is faster
     """
 
     def __init__(
@@ -142,6 +144,7 @@ class LLM:
         target: str | Target = "embedded",
         *,
         progress: Callable[[str], None] | None = None,
+        lasting: bool = False,
         **options: object,
     ) -> None:
         speculation = {
@@ -158,7 +161,7 @@ class LLM:
             self.target = target
         else:
             model = ModelOptions(target=target, **options)  # type: ignore[arg-type]
-            self.target = load(model, progress or (lambda _: None))
+            self.target = load(model, progress or (lambda _: None), lasting=lasting)
         self.engine = Engine(self._parts(), proposer, self._planner(), self._engine_config())
 
     def _parts(self) -> Parts:

@@ -143,11 +143,11 @@ def sampling_params(args: Namespace, **defaults: Any) -> SamplingParams:  # noqa
         return SamplingParams(**(defaults | _given(args, SamplingParams)))
 
 
-def llm(args: Namespace, progress: Callable[[str], None], **more: object) -> LLM:
+def llm(args: Namespace, progress: Callable[[str], None], *, lasting: bool = True, **more: object) -> LLM:
     """The model, loaded, with its speculation. Raises BadFlag, BadModel, BadTokenizer or Unproven.
 
-    `more` are speculation options without a flag. `args.loaded`, where present, is a Target to use
-    instead of loading one (for tests).
+    `lasting` is False for a command that ends with one request. `more` are speculation options without a
+    flag. `args.loaded`, where present, is a Target to use instead of loading one (for tests).
     """
     model, loaded = model_options(args), getattr(args, "loaded", None)
     speculation = _given(args, SpeculationOptions) | more
@@ -155,7 +155,8 @@ def llm(args: Namespace, progress: Callable[[str], None], **more: object) -> LLM
         if loaded is not None:
             return LLM(loaded, **speculation)
         options: dict[str, object] = {field.name: getattr(model, field.name) for field in fields(model)}
-        return LLM(str(options.pop("target")), progress=progress, **options, **speculation)
+        target = str(options.pop("target"))
+        return LLM(target, progress=progress, lasting=lasting, **options, **speculation)
 
 
 def check_vocab(params: SamplingParams, model: LLM) -> None:

@@ -53,7 +53,8 @@ def run(args: Namespace) -> int:
     prompt = _messages(args, _prompt_text(args))
     with Progress(sys.stderr) as progress:
         # Choices run together, so as many must find a place.
-        model = llm(args, progress, max_sequences=max(SpeculationOptions.max_sequences, params.n))
+        most = max(SpeculationOptions.max_sequences, params.n)
+        model = llm(args, progress, lasting=False, max_sequences=most)
     check_vocab(params, model)
     request = model.request(prompt, params, raw=args.raw)
     done = Completion(len(request.prompt), request.seed, [Choice() for _ in range(params.n)])

@@ -30,6 +30,8 @@ from pilotfish.model.weights import Checkpoint, locate, open_checkpoint
 EXACTNESS = ("bitwise", "numeric")
 ACTIVATIONS = ("int8", "f32")
 STEPS_VERSION = 2  # raise it when what is measured changes
+WIDTHS = (4, 8)  # rows that get graphs of their own beside the plain step's
+MOST_COPIED = 256 << 20  # bytes of weights: with more of them, preparing a graph is little of a pass
 Progress = Callable[[str], None]
 
 
@@ -137,8 +139,9 @@ class Target:
         return self.options.used_threads
 
 
-def load(options: ModelOptions, progress: Progress = _silent) -> Target:
-    """Load a model. `progress` is told what takes long.
+def load(options: ModelOptions, progress: Progress = _silent, *, lasting: bool = False) -> Target:
+    """Load a model, for a `lasting` program with all that `specialise` adds. `progress` is told what
+    takes long.
 
     Raises BadModel, BadTokenizer, or Unproven where `bitwise` was demanded and is not to be had.
     """
@@ -156,7 +159,7 @@ def load(options: ModelOptions, progress: Progress = _silent) -> Target:
     verdicts = Verdicts(checkpoint, options.used_weights, runtime)
     proof = _proof(runner, verdicts, progress)
     form = _form(options, proof, progress)
-    return Target(
+    target = Target(
         options=options,
         checkpoint=checkpoint,
         tokenizer=tokenizer,
@@ -166,6 +169,28 @@ def load(options: ModelOptions, progress: Progress = _silent) -> Target:
         form=form,
         steps=_steps(runner, form, verdicts, progress),
     )
+    return specialise(target, progress) if lasting else target
+
+
+def specialise(target: Target, progress: Progress = _silent) -> Target:
+    """The same target, faster: the commonest passes of one sequence get graphs of their own, which need
+    no preparing when the row count changes. For programs that run for long: it takes seconds, and every
+    such graph holds another copy of the weights. Only small models are worth it; others stay as they are.
+    """
+    runner, options, least = target.runner, target.options, target.form.min_tokens
+    rows = (least, *WIDTHS)
+    if runner.weight_bytes > MOST_COPIED or runner.fixed_rows == rows:
+        return target
+    progress("preparing graphs for the commonest passes")
+    with exact_allocations():
+        runner.specialise(lambda: stored_decoder(target.checkpoint, options.used_weights), rows)
+    runtime = RuntimeConfig(activations=options.used_activations, threads=options.threads)
+    verdicts = Verdicts(target.checkpoint, options.used_weights, runtime, fixed_rows=rows)
+    if target.form.bitwise and _proof(runner, verdicts, progress).form != target.form:
+        progress("warning: they give other bits than the rest, and are not used")
+        runner.specialise(lambda: stored_decoder(target.checkpoint, options.used_weights), ())
+        return target
+    return replace(target, steps=_steps(runner, target.form, verdicts, progress))
 
 
 def profiled_runner(target: Target) -> OpenVINORunner:
@@ -238,7 +263,7 @@ def _kept_steps(verdicts: Verdicts, form: Form) -> StepTimes | None:
         table = {int(rows): seconds for rows, seconds in found.items()}
     except ValueError:
         return None
-    return StepTimes(table, switch) if table else None
+    return StepTimes(table, switch, verdicts.fixed_rows) if table else None
 
 
 def _steps(runner: OpenVINORunner, form: Form, verdicts: Verdicts, progress: Progress) -> StepTimes:
@@ -246,10 +271,10 @@ def _steps(runner: OpenVINORunner, form: Form, verdicts: Verdicts, progress: Pro
     of the common shapes, which is no request's fault. A noisy first start is mended by later ones."""
     kept = _kept_steps(verdicts, form)
     if kept is not None:
-        steps = kept.best_of(measure(runner, form, rows=COMMON, repeats=1))
+        steps = kept.best_of(measure(runner, form, rows=COMMON, repeats=1, ready=runner.fixed_rows))
     else:
         progress("measuring step times (kept for later starts)")
-        steps = measure(runner, form)
+        steps = measure(runner, form, ready=runner.fixed_rows)
     written: dict[str, object] = {str(rows): seconds for rows, seconds in steps.table.items()}
     verdicts.write(_steps_name(form), written | {"switch": steps.switch})
     return steps

@@ -28,16 +28,20 @@ _REPEATS = 4
 @dataclass(frozen=True)
 class StepTimes:
     """Seconds of one pass by its rows, of one sequence at a middling context, after a pass of as many
-    rows; and the seconds that a pass after one of other rows takes more."""
+    rows; and the seconds that a pass after one of other rows takes more.
+
+    ready  row counts of one sequence that have a graph of their own, for which there is no switch
+    """
 
     table: Mapping[int, float]
     switch: float = 0.0
+    ready: tuple[int, ...] = ()
 
     def best_of(self, other: StepTimes) -> StepTimes:
         """The lower of two measurements for each row count of this one. (A switch is a difference of
         two times: no noise only adds to it, so the first, thorough measurement stands.)"""
         table = {rows: min(seconds, other.table.get(rows, seconds)) for rows, seconds in self.table.items()}
-        return StepTimes(table, self.switch)
+        return StepTimes(table, self.switch, self.ready)
 
     def __post_init__(self) -> None:
         rows = sorted(self.table)
@@ -57,7 +61,14 @@ class StepTimes:
         return seconds[place - 1] + share * (seconds[place] - seconds[place - 1])
 
 
-def measure(runner: Runner, form: Form, *, rows: Sequence[int] = ROWS, repeats: int = _REPEATS) -> StepTimes:
+def measure(
+    runner: Runner,
+    form: Form,
+    *,
+    rows: Sequence[int] = ROWS,
+    repeats: int = _REPEATS,
+    ready: tuple[int, ...] = (),
+) -> StepTimes:
     """Time passes of one sequence, the row counts interleaved, the best of `repeats` taken: what a
     busy neighbour adds to one of them, or the first pass of a shape to itself, is no property of it.
 
@@ -80,5 +91,5 @@ def measure(runner: Runner, form: Form, *, rows: Sequence[int] = ROWS, repeats: 
                 runner.forward([part])
                 taken.append(time.perf_counter() - began)
     steady = {count: min(times) for count, times in second.items()}
-    switches = [min(first[count]) - seconds for count, seconds in steady.items()]
-    return StepTimes(steady, max(0.0, median(switches)))
+    switches = [min(first[count]) - seconds for count, seconds in steady.items() if count not in ready]
+    return StepTimes(steady, max(0.0, median(switches or [0.0])), ready)

@@ -3,7 +3,8 @@
 It admits nodes in the order of their survival and stops where the expected emitted tokens per
 second of the whole pass are highest (goodput: Liu et al. 2024, arXiv 2406.14066). All prefix
 sizes are tried, since step times are a staircase: a few nodes more can be free, one more a cliff.
-Where a change of the row count costs, it is changed only when that has become worth it.
+Where a change of the row count costs, it is changed only when that has become worth it; row counts
+that have a graph of their own cost no change.
 
     Planner(steps).cut([draft], read=[1], other_rows=0)
 
@@ -57,7 +58,8 @@ class Planner:
         self._steps = steps
         self._length = length
         self._least = min_tokens
-        self._regret = 0.0  # seconds lost so far by keeping the last pass's row count
+        self._regret = 0.0  # seconds lost so far by keeping to row counts that need no change
+        self._last = 0  # rows of the last pass that had no graph of its own
         self.rows = 0
 
     @property
@@ -77,7 +79,8 @@ class Planner:
             chains = [chain.keep(range(min(len(chain), self._length))) for chain in chains]
         plans = self._plans(chains, read, other_rows, room=room)
         best = plans[-1] if self._steps is None or self._length is not None else max(plans, key=self._goodput)
-        chosen = self._settled(best, plans if not other_rows else ())
+        alone = len(chains) == 1 and not other_rows
+        chosen = self._settled(best, plans if not other_rows else (), alone=alone)
         return [self._first(chain, count) for chain, count in zip(chains, chosen.kept, strict=True)]
 
     def _plans(
@@ -94,27 +97,46 @@ class Planner:
             plans.append(_Plan(tuple(kept), total + other_rows, expected))
         return plans
 
-    def _settled(self, best: _Plan, plans: Sequence[_Plan]) -> _Plan:
+    def _settled(self, best: _Plan, plans: Sequence[_Plan], *, alone: bool) -> _Plan:
         """The plan to follow, given that another row count than the last pass's costs a switch.
 
-        As in renting skis: the old count is kept until what that has lost adds up to one switch.
-        So no run of passes costs more than twice what the best choice in hindsight would have.
+        As in renting skis: the best that needs no switch is followed until what that has lost adds up to
+        one. So no run of passes costs more than twice what the best choice in hindsight would have.
         """
-        last, self.rows = self.rows, best.rows
-        fitting = [plan for plan in plans if last - MOST_NODES <= plan.rows <= last]
-        asked_for = self._length is not None and best.rows > last  # a fixed length is not cut
-        if self._steps is None or not fitting or best.rows == last or asked_for:
-            self._regret = 0.0
-            return best
-        staying = fitting[-1]
-        a_token = self._steps.seconds(plans[0].rows) / plans[0].expected
+        if self._steps is None:
+            return self._follow(best, best.rows, alone)
+        ready = {self._last, *(self._steps.ready if alone else ())}
+        fitting = [(self._fitting(plans, rows), rows) for rows in ready]
+        # A fixed length may be padded, but is not cut.
+        choices = [
+            (plan, rows)
+            for plan, rows in fitting
+            if plan is not None and (self._length is None or plan is best)
+        ]
+        if not choices:
+            return self._follow(best, best.rows, alone, switched=True)
+        seconds = self._steps.seconds
+        staying, rows = max(choices, key=lambda choice: choice[0].expected / seconds(choice[1]))
+        a_token = seconds(plans[0].rows) / plans[0].expected
         gain = (best.expected - staying.expected) * a_token
-        self._regret += max(0.0, gain - self._steps.seconds(best.rows) + self._steps.seconds(last))
-        if self._regret >= self._steps.switch:
+        if best.rows not in ready:
+            self._regret += max(0.0, gain - seconds(best.rows) + seconds(rows))
+            if self._regret >= self._steps.switch:
+                return self._follow(best, best.rows, alone, switched=True)
+        return self._follow(staying, rows, alone)
+
+    def _follow(self, plan: _Plan, rows: int, alone: bool, *, switched: bool = False) -> _Plan:
+        self.rows = rows
+        if switched:
             self._regret = 0.0
-            return best
-        self.rows = last
-        return staying
+        if self._steps is None or not (alone and rows in self._steps.ready):
+            self._last = rows
+        return plan
+
+    @staticmethod
+    def _fitting(plans: Sequence[_Plan], rows: int) -> _Plan | None:
+        """The largest plan for a pass of so many rows, at most MOST_NODES of them pads."""
+        return next((plan for plan in reversed(plans) if rows - MOST_NODES <= plan.rows <= rows), None)
 
     def _unpriced(self, chains: Sequence[Draft], read: Sequence[int], room: int) -> list[int]:
         """How many nodes of each chain need no price: those that take the place of a pad, and sampled

@@ -87,9 +87,17 @@ def _remove(path: Path) -> None:
 class Verdicts:
     """Findings about one model in one form under one runtime on this machine."""
 
-    def __init__(self, checkpoint: Checkpoint, form: str, runtime: RuntimeConfig) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        form: str,
+        runtime: RuntimeConfig,
+        *,
+        fixed_rows: tuple[int, ...] = (),
+    ) -> None:
+        self.fixed_rows = fixed_rows
         parts = (checkpoint.fingerprint, form, ov.get_version(), GRAPH_VERSION, cpu_name())
-        key = _key(*parts, runtime.activations, runtime.used_threads, runtime.taps)
+        key = _key(*parts, runtime.activations, runtime.used_threads, runtime.taps, fixed_rows)
         self._folder = cache_folder() / "verdicts" / key
 
     def read(self, name: str) -> dict[str, object] | None:
