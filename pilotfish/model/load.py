@@ -167,7 +167,7 @@ def load(options: ModelOptions, progress: Progress = _silent, *, lasting: bool =
         pool=BlockPool(blocks=-(-options.cache_tokens // runner.block_size), block_size=runner.block_size),
         proof=proof,
         form=form,
-        steps=_steps(runner, form, verdicts, progress),
+        steps=_steps(runner, form, verdicts, progress, again=lasting),
     )
     return specialise(target, progress) if lasting else target
 
@@ -190,7 +190,7 @@ def specialise(target: Target, progress: Progress = _silent) -> Target:
         progress("warning: they give other bits than the rest, and are not used")
         runner.specialise(lambda: stored_decoder(target.checkpoint, options.used_weights), ())
         return target
-    return replace(target, steps=_steps(runner, target.form, verdicts, progress))
+    return replace(target, steps=_steps(runner, target.form, verdicts, progress, again=True))
 
 
 def profiled_runner(target: Target) -> OpenVINORunner:
@@ -266,12 +266,16 @@ def _kept_steps(verdicts: Verdicts, form: Form) -> StepTimes | None:
     return StepTimes(table, switch, verdicts.fixed_rows) if table else None
 
 
-def _steps(runner: OpenVINORunner, form: Form, verdicts: Verdicts, progress: Progress) -> StepTimes:
-    """Step times kept from earlier starts, bettered by a few passes now: these also build the kernels
-    of the common shapes, which is no request's fault. A noisy first start is mended by later ones."""
+def _steps(
+    runner: OpenVINORunner, form: Form, verdicts: Verdicts, progress: Progress, *, again: bool
+) -> StepTimes:
+    """Step times kept from earlier starts; `again` betters them by a few passes now. These also build the
+    kernels of the common shapes, which is no request's fault, and mend a noisy first start."""
     kept = _kept_steps(verdicts, form)
+    if kept is not None and not again:
+        return kept
     if kept is not None:
-        steps = kept.best_of(measure(runner, form, rows=COMMON, repeats=1, ready=runner.fixed_rows))
+        steps = kept.best_of(measure(runner, form, rows=COMMON, repeats=2, ready=runner.fixed_rows))
     else:
         progress("measuring step times (kept for later starts)")
         steps = measure(runner, form, ready=runner.fixed_rows)
