@@ -3,6 +3,7 @@
     pilotfish bench --limit 1 --draft suffix --draft recycle
     pilotfish bench --prompts spec_bench.jsonl --repeat 3 --json > result.json
     pilotfish bench --step-times steps.png --measure
+    pilotfish bench --steps
     pilotfish bench --profile
     pilotfish bench --perplexity
 
@@ -25,6 +26,7 @@ from pilotfish.bench.profile import profile, profile_table
 from pilotfish.bench.progress import Bar
 from pilotfish.bench.report import as_dict, table
 from pilotfish.bench.run import Bench, BenchOptions, Result
+from pilotfish.bench.steps import step_grid, steps_table
 from pilotfish.bench.workload import read_prompts
 from pilotfish.cli.flags import (
     BadFlag,
@@ -40,6 +42,7 @@ from pilotfish.cli.report import json_line
 from pilotfish.cli.terminal import Progress
 from pilotfish.errors import BadRequest
 from pilotfish.llm import LLM
+from pilotfish.model.bandwidth import bandwidth
 from pilotfish.model.runner import NUMERIC
 from pilotfish.propose.spec import build
 
@@ -68,6 +71,9 @@ def parser() -> Parser:
     )
     work.add_argument(
         "--measure", action="store_true", help="with --step-times: measure afresh, bitwise and numeric"
+    )
+    work.add_argument(
+        "--steps", action="store_true", help="show instead what a pass costs: by rows, sequences, context"
     )
     work.add_argument(
         "--profile", action="store_true", help="show instead where a pass goes: matmul, attention, the rest"
@@ -129,6 +135,8 @@ def run(args: Namespace) -> int:
         model = llm(args, progress)
     if args.step_times is not None:
         return _step_times(model, args)
+    if args.steps:
+        return _steps(model, args)
     if args.profile:
         shares = profile(model.target)
         print(json_line({"passes": [asdict(one) for one in shares]}) if args.json else profile_table(shares))
@@ -173,6 +181,21 @@ def _perplexity(model: LLM, args: Namespace, text: str) -> int:
         print(json_line({**conditions, "text": name, "tokens": len(tokens), "forms": forms}))
     else:
         print(perplexity_table(found, name=name, tokens=len(tokens)))
+    return 0
+
+
+def _steps(model: LLM, args: Namespace) -> int:
+    bar = Bar(sys.stderr)
+    try:
+        found = step_grid(model.target, bar.show)
+    finally:
+        bar.close()
+    rate = bandwidth(model.target.threads)
+    if args.json:
+        fields = {"bandwidth_bytes_per_second": round(rate), "steps": [asdict(step) for step in found]}
+        print(json_line({**model.target.conditions, **fields}))
+    else:
+        print(steps_table(found, bandwidth=rate))
     return 0
 
 
