@@ -11,7 +11,7 @@ import pytest
 
 from pilotfish.model.openvino.forms import FORMS, int8_groups
 from pilotfish.model.openvino.graph import decoder, paged
-from pilotfish.model.openvino.runner import OpenVINORunner, RuntimeConfig
+from pilotfish.model.openvino.runner import OpenVINORunner, RuntimeConfig, StoredDecoder
 from pilotfish.model.runner import Slice
 from pilotfish.model.weights import Checkpoint, open_checkpoint
 
@@ -136,3 +136,27 @@ def test_rotary_positions_are_fused(tiny: Tiny) -> None:
         for node in ov.Core().compile_model(model, "CPU").get_runtime_model().get_ops()
     )
     assert kinds["RoPE"] == 2 * tiny.checkpoint.config.layers
+
+
+@pytest.mark.parametrize("name", ["tiny_llama", "tiny_llama_tied"])
+def test_graphs_of_their_own_give_the_same_bits(name: str) -> None:
+    """Passes of one sequence and 2 or 5 rows go through other graphs, over the same cache."""
+    general, fixed = Tiny(name, taps=(0,)), Tiny(name, taps=(0,))
+    checkpoint = fixed.checkpoint
+    fixed.runner.specialise(lambda: StoredDecoder(decoder(checkpoint, "stored")), (2, 5))
+    assert fixed.runner.fixed_rows == (2, 5) and general.runner.fixed_rows == ()
+    start, blocks = 0, [7, 3]
+    for width in (5, 2, 9, 2, 2, 5, 10, 5):  # past a block's edge, with passes of any shape between
+        part = fixed.part(start, start + width, blocks, wanted=range(1, width))
+        ours, theirs = fixed.runner.forward([part]), general.runner.forward([part])
+        assert ours.logits[0].shape == (width - 1, checkpoint.config.vocab)
+        assert (ours.logits[0] == theirs.logits[0]).all()
+        assert (ours.features[0][0] == theirs.features[0][0]).all()
+        assert np.abs(ours.logits[0] - fixed.logits[start + 1 : start + width]).max() < CLOSE
+        start += width
+    # What does not have the shape goes through the general graph: two sequences, no wanted row.
+    first, second = fixed.run(fixed.part(0, 2, [1]), fixed.part(0, 5, [2]))
+    assert (first == general.run(general.part(0, 2, [1]))[0]).all() and second.shape[0] == 5
+    assert fixed.run(fixed.part(0, 2, [1], wanted=range(0)))[0].shape[0] == 0
+    fixed.runner.specialise(lambda: StoredDecoder(decoder(checkpoint, "stored")), ())
+    assert fixed.runner.fixed_rows == ()

@@ -149,3 +149,45 @@ def test_goodput_is_the_best_of_all_cuts(
     best = max(map(goodput, product(*(range(len(survival) + 1) for survival, _ in sequences))))
     kept = cut(Planner(steps, min_tokens=least), *chains, read=read, other=other, room=room)
     assert goodput(tuple(kept)) == pytest.approx(best)
+
+
+def rows_of(planner: Planner, *drafts: Draft, other: int = 0) -> int:
+    planner.cut(drafts, read=[1] * len(drafts), other_rows=other, room=99)
+    return planner.rows
+
+
+SURE, POOR = chain(0.9, 0.85, 0.8), chain(0.02, 0.01, 0.01)
+TABLE = {1: 1.0, 2: 1.3, 4: 1.6, 8: 3.0}
+
+
+def test_a_row_count_is_kept_until_the_loss_adds_up_to_a_switch() -> None:
+    planner = Planner(StepTimes(TABLE, switch=1.0))
+    assert rows_of(planner, SURE) == 4
+    found = [rows_of(planner, POOR) for _ in range(4)]
+    # Four rows cost 0.6 more than the one that is best now: at the second pass that is worth a switch.
+    assert found == [4, 1, 1, 1]
+    assert rows_of(Planner(StepTimes(TABLE)), SURE) == 4
+
+
+def test_row_counts_with_graphs_of_their_own_cost_no_switch() -> None:
+    planner = Planner(StepTimes(TABLE, switch=100.0, ready=(1, 4)))
+    assert [rows_of(planner, draft) for draft in (SURE, POOR, SURE, POOR)] == [4, 1, 4, 1]
+    # Two nodes are padded to the four rows that are ready, whichever row count was last.
+    assert rows_of(planner, chain(0.9, 0.85)) == 4
+
+
+def test_graphs_for_one_sequence_do_not_help_several() -> None:
+    planner = Planner(StepTimes(TABLE, switch=100.0, ready=(1, 2, 4)))
+    assert rows_of(planner, EMPTY, EMPTY, EMPTY) == 3  # the first of all: whatever it costs
+    assert rows_of(planner, SURE, EMPTY, EMPTY) == 3  # kept, though 4 would be ready for one alone
+    assert rows_of(planner, SURE) == 4
+    assert rows_of(planner, SURE, EMPTY, EMPTY) == 3  # the general graph still has the rows it had
+
+
+def test_a_fixed_length_is_padded_but_never_cut_to_what_is_ready() -> None:
+    planner = Planner(StepTimes(TABLE, switch=100.0, ready=(4,)), length=2)
+    [kept] = planner.cut([SURE], read=[1], other_rows=0, room=99)
+    assert len(kept) == 2 and planner.rows == 4
+    planner = Planner(StepTimes(TABLE, switch=100.0, ready=(2,)), length=2)
+    [kept] = planner.cut([SURE], read=[1], other_rows=0, room=99)
+    assert len(kept) == 2 and planner.rows == 3
