@@ -18,6 +18,7 @@ from pilotfish.bench.serve import Conversation, Group, fits, serve
 from pilotfish.bench.workload import Prompt
 from pilotfish.errors import BadRequest
 from pilotfish.llm import LLM
+from pilotfish.model.load import specialise
 from pilotfish.model.runner import NUMERIC
 from pilotfish.sampling import SamplingParams
 
@@ -152,6 +153,8 @@ class Bench:
         if not self._llm.target.form.bitwise:
             return None
         target = replace(self._llm.target, form=NUMERIC)
+        if target.steps.ready:  # where bitwise passes have graphs of their own, so has this baseline
+            target = specialise(target)
         make = lambda: LLM(target, draft="none", max_sequences=self._most)  # noqa: E731
         return Run(Side(name="plain, numeric", draft="none", exactness="numeric", fresh=make))
 

@@ -179,7 +179,7 @@ def specialise(target: Target, progress: Progress = _silent) -> Target:
     """
     runner, options, least = target.runner, target.options, target.form.min_tokens
     rows = (least, *WIDTHS)
-    if runner.weight_bytes > MOST_COPIED or runner.fixed_rows == rows:
+    if runner.weight_bytes > MOST_COPIED or target.steps.ready == rows:
         return target
     progress("preparing graphs for the commonest passes")
     with exact_allocations():

@@ -56,12 +56,13 @@ class OpenVINORunner:
         return tuple(sorted(self._fixed))
 
     def specialise(self, make: Callable[[], StoredDecoder], rows: Sequence[int]) -> None:
-        """Give passes of one sequence and these row counts graphs of their own (none: take them away).
+        """Give passes of one sequence and these row counts graphs of their own, too (none: take all away).
 
         Each takes a second or two to compile and holds another copy of the weights.
         """
-        self._fixed = {}
-        for count in rows:
+        if not rows:
+            self._fixed = {}
+        for count in sorted({*rows} - self._fixed.keys()):
             stored = make()
             self._fixed[count] = Compiled(
                 stored, self._config, self._runtime, rows=count, caches=self._any.caches
