@@ -39,7 +39,7 @@ $(VENV)/bin/python:
 # The last step of the set-up fetches the embedded model and proves this machine's exact form, once.
 $(VENV)/.run: $(VENV)/bin/python constraints.txt pyproject.toml
 	$(PIP) -c constraints.txt -e .
-	$(BIN)/python -c 'from pilotfish.model.load import ModelOptions, load; load(ModelOptions(), print)'
+	$(BIN)/python -c 'from pilotfish.model.load import ModelOptions, load; load(ModelOptions(), print, lasting=True)'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run

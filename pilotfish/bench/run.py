@@ -154,7 +154,7 @@ class Bench:
             return None
         target = replace(self._llm.target, form=NUMERIC)
         if target.steps.ready:  # where bitwise passes have graphs of their own, so has this baseline
-            target = specialise(target)
+            target = specialise(replace(target, steps=replace(target.steps, ready=())))
         make = lambda: LLM(target, draft="none", max_sequences=self._most)  # noqa: E731
         return Run(Side(name="plain, numeric", draft="none", exactness="numeric", fresh=make))
 

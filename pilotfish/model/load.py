@@ -30,7 +30,8 @@ from pilotfish.model.weights import Checkpoint, locate, open_checkpoint
 EXACTNESS = ("bitwise", "numeric")
 ACTIVATIONS = ("int8", "f32")
 STEPS_VERSION = 2  # raise it when what is measured changes
-WIDTHS = (4, 8)  # rows that get graphs of their own beside the plain step's
+WIDTHS = (4, 8)  # rows that may get graphs of their own beside the plain step's
+MOST_COST = 1.6  # in plain steps: dearer ones are too rare to hold a copy of the weights for
 MOST_COPIED = 256 << 20  # bytes of weights: with more of them, preparing a graph is little of a pass
 Progress = Callable[[str], None]
 
@@ -177,9 +178,9 @@ def specialise(target: Target, progress: Progress = _silent) -> Target:
     no preparing when the row count changes. For programs that run for long: it takes seconds, and every
     such graph holds another copy of the weights. Only small models are worth it; others stay as they are.
     """
-    runner, options, least = target.runner, target.options, target.form.min_tokens
-    rows = (least, *WIDTHS)
-    if runner.weight_bytes > MOST_COPIED or target.steps.ready == rows:
+    runner, options = target.runner, target.options
+    rows = common_rows(target)
+    if runner.weight_bytes > MOST_COPIED or target.steps.ready:
         return target
     progress("preparing graphs for the commonest passes")
     with exact_allocations():
@@ -191,6 +192,12 @@ def specialise(target: Target, progress: Progress = _silent) -> Target:
         runner.specialise(lambda: stored_decoder(target.checkpoint, options.used_weights), ())
         return target
     return replace(target, steps=_steps(runner, target.form, verdicts, progress, again=True))
+
+
+def common_rows(target: Target) -> tuple[int, ...]:
+    """The rows of the commonest passes of one sequence: the plain step's, and those that cost little more."""
+    least, seconds = target.form.min_tokens, target.steps.seconds
+    return (least, *(rows for rows in WIDTHS if seconds(rows) < MOST_COST * seconds(least)))
 
 
 def profiled_runner(target: Target) -> OpenVINORunner:

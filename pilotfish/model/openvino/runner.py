@@ -10,6 +10,7 @@ Knows nothing of sequences, drafts or which form of a pass is exact.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import openvino as ov
@@ -62,13 +63,14 @@ class OpenVINORunner:
         """
         if not rows:
             self._fixed = {}
-        for count in sorted({*rows} - self._fixed.keys()):
-            stored = make()
-            self._fixed[count] = Compiled(
-                stored, self._config, self._runtime, rows=count, caches=self._any.caches
-            )
-            with giving_back(stored.mapped):
-                self._pack([count])
+        missing = sorted({*rows} - self._fixed.keys())
+        with ThreadPoolExecutor(2) as pool:  # compiling is mostly the work of one thread
+            made = list(pool.map(lambda count: self._compile(make(), count), missing))
+        self._fixed |= dict(zip(missing, made, strict=True))
+        self._pack(missing)
+
+    def _compile(self, stored: StoredDecoder, count: int) -> Compiled:
+        return Compiled(stored, self._config, self._runtime, rows=count, caches=self._any.caches)
 
     def forward(self, batch: Sequence[Slice]) -> Output:
         """One pass over the slices; see `Runner.forward`."""
