@@ -10,7 +10,7 @@ import pytest
 
 from pilotfish.model.architectures import ARCHITECTURES
 from pilotfish.model.openvino.graph import decoder
-from pilotfish.model.openvino.runner import OpenVINORunner, RuntimeConfig
+from pilotfish.model.openvino.runner import OpenVINORunner, RuntimeConfig, block_tables
 from pilotfish.model.runner import Slice
 from pilotfish.model.weights import Checkpoint, open_checkpoint
 from tests.fixtures.family_gguf import write_family_gguf
@@ -77,3 +77,24 @@ def test_what_other_uses_need_is_carried_along() -> None:
 def test_norms_have_their_offset_back() -> None:
     checkpoint = open_checkpoint(FAMILIES / "gemma3_text")
     assert checkpoint.tensor("model.norm.weight").to_float32().mean() == pytest.approx(1.0, abs=0.2)
+
+
+def test_blocks_that_no_window_reaches_are_not_shown() -> None:
+    """Layers with a window get block tables without the blocks behind it, and give the same numbers."""
+    checkpoint = open_checkpoint(FAMILIES / "mistral")
+    assert set(checkpoint.config.windows) == {12}
+    late = Slice([0] * 24, 76, [5, 2, 8, 1], range(24))
+    # The window of position 76 begins at 65, in the third block.
+    tables = block_tables([late, Slice([0] * 3, 0, [9], range(3))], window=12)
+    assert tables["block_indices"].tolist() == [8, 1, 9]
+    assert tables["block_indices_begins"].tolist() == [0, 2, 3]
+    assert tables["past_lens"].tolist() == [12, 0] and tables["max_context_len"] == 36
+
+    tokens = [int(token) for token in np.load(FAMILIES / "mistral" / "expected.npz")["tokens"]] * 3
+    runner = OpenVINORunner(decoder(checkpoint, "stored"), checkpoint.config, RuntimeConfig(cache_tokens=512))
+    whole = runner.forward([Slice(tokens[:100], 0, [0, 3, 6, 4], range(100))]).logits[0][76:].copy()
+    runner.forward([Slice(tokens[:76], 0, [5, 2, 8, 1], range(0))])
+    runner.copy_block(0, 5)
+    runner.copy_block(0, 2)  # no token that is still seen lies there
+    rows = runner.forward([Slice(tokens[76:100], 76, [5, 2, 8, 1], range(24))]).logits[0]
+    assert np.abs(whole - rows).max() < CLOSE

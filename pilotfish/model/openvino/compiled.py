@@ -98,12 +98,13 @@ class Compiled:
         for name in cached:
             self._request.set_tensor(self._ports[name], ov.Tensor(self.caches[name], shared_memory=True))
         if rows is not None:
-            self._bind("block_indices", np.zeros(most_blocks, np.int32))
+            for name in filter(_is_table, self._ports):
+                self._bind(name, np.zeros(most_blocks, np.int32))
 
     def infer(self, feeds: Mapping[str, np.ndarray]) -> None:
         """Set the inputs and run. A fixed graph takes block indices of any number."""
         for name, values in feeds.items():
-            if self.rows is not None and name == "block_indices":
+            if self.rows is not None and _is_table(name):
                 self._bound[name][: len(values)] = values
             else:
                 self._bind(name, values)
@@ -133,6 +134,11 @@ class Compiled:
         return seconds
 
 
+def _is_table(name: str) -> bool:
+    """Whether an input holds the blocks of all sequences, one after the other."""
+    return name.endswith("block_indices")
+
+
 def _fixed_shapes(model: ov.Model, rows: int, blocks: int, most_blocks: int) -> dict[str, ov.PartialShape]:
     """The shapes of all inputs for one sequence of `rows` tokens."""
     shapes: dict[str, list[int]] = {
@@ -143,11 +149,13 @@ def _fixed_shapes(model: ov.Model, rows: int, blocks: int, most_blocks: int) -> 
         "subsequence_begins": [2],
         "block_indices_begins": [2],
         "block_indices": [most_blocks],
+        "max_context_len": [],
     }
-    found = {name: ov.PartialShape(shape) for name, shape in shapes.items()}
+    found = {}
     for port in model.inputs:
-        if "_cache." in port.get_any_name():
-            found[port.get_any_name()] = ov.PartialShape(_cache_shape(port, blocks))
+        name = port.get_any_name()
+        shape = _cache_shape(port, blocks) if "_cache." in name else shapes[name.rpartition(".")[2]]
+        found[name] = ov.PartialShape(shape)
     return found
 
 

@@ -254,14 +254,33 @@ def paged(model: ov.Model, config: ModelConfig, taps: Sequence[int]) -> ov.Model
     return model
 
 
-_KEY_CACHE, _WINDOW = 3, 10  # inputs of the paged attention operation
+# Inputs of the paged attention operation.
+_KEY_CACHE, _WINDOW = 3, 10
+_TABLES = {"past_lens": 5, "block_indices": 7, "block_indices_begins": 8, "max_context_len": 12}
+
+
+def windowed(window: int, name: str) -> str:
+    """The input `name` of layers with this window, who are shown only the blocks that they see."""
+    return f"window.{window}.{name}"
 
 
 def _limit_windows(model: ov.Model, config: ModelConfig) -> None:
+    """Layers with a window get it as a constant, and block tables of their own: blocks that no token of a
+    pass sees any more cost nothing then. (The window alone saves no time.)"""
+    added: dict[int, dict[str, ov.Node]] = {}
     for node in model.get_ops():
         if node.get_type_name() != "PagedAttentionExtension":
             continue
         cache = node.input_value(_KEY_CACHE).get_node().get_friendly_name()
         window = config.windows[int(cache.rpartition(".")[2])]
-        if window is not None:
-            node.input(_WINDOW).replace_source_output(ops.constant(np.int32(window)).output(0))
+        if window is None:
+            continue
+        if window not in added:
+            shapes = {name: [] if name == "max_context_len" else [-1] for name in _TABLES}
+            added[window] = {
+                name: _parameter(windowed(window, name), shape, ov.Type.i32) for name, shape in shapes.items()
+            }
+            model.add_parameters(list(added[window].values()))
+        node.input(_WINDOW).replace_source_output(ops.constant(np.int32(window)).output(0))
+        for name, place in _TABLES.items():
+            node.input(place).replace_source_output(added[window][name].output(0))

@@ -17,6 +17,7 @@ import openvino as ov
 
 from pilotfish.model.config import ModelConfig
 from pilotfish.model.openvino.compiled import BLOCK_SIZE, Compiled, RuntimeConfig, StoredDecoder
+from pilotfish.model.openvino.graph import windowed
 from pilotfish.model.openvino.memory import giving_back
 from pilotfish.model.runner import Output, Slice
 
@@ -38,6 +39,7 @@ class OpenVINORunner:
         self.block_size = BLOCK_SIZE
         self.blocks = runtime.blocks
         self._config, self._runtime = config, runtime
+        self._windows = sorted({window for window in config.windows if window is not None})
         self.weight_bytes = _constant_bytes(stored.model) if stored.mapped is None else stored.mapped.nbytes
         self._any = Compiled(stored, config, runtime)
         self._fixed: dict[int, Compiled] = {}
@@ -78,7 +80,10 @@ class OpenVINORunner:
         begins = np.cumsum([0, *lengths])
         rows = [begin + row for begin, part in zip(begins, batch, strict=False) for row in part.wanted]
         graph = self._fixed.get(lengths[0], self._any) if len(batch) == 1 and rows else self._any
-        graph.infer(_feeds(batch, begins, rows, graph.rows))
+        feeds = _feeds(batch, begins, rows, graph.rows)
+        for window in self._windows:
+            feeds |= {windowed(window, name): part for name, part in block_tables(batch, window).items()}
+        graph.infer(feeds)
         return self._collect(graph, batch, begins, len(rows))
 
     def _collect(self, graph: Compiled, batch: Sequence[Slice], begins: np.ndarray, rows: int) -> Output:
@@ -110,8 +115,6 @@ def _constant_bytes(model: ov.Model) -> int:
 def _feeds(
     batch: Sequence[Slice], begins: np.ndarray, rows: list[int], fixed: int | None
 ) -> dict[str, np.ndarray]:
-    tables = [part.blocks[: -(-(part.start + len(part.tokens)) // BLOCK_SIZE)] for part in batch]
-    ends = [part.start + len(part.tokens) for part in batch]
     # At least two rows reach the head: one alone takes another kernel, with other bits. And a round
     # number of them: a few rows more cost less than preparing the head for another number.
     most = fixed or max(2, min(int(begins[-1]), -(-len(rows) // 4) * 4))
@@ -119,12 +122,29 @@ def _feeds(
     return {
         "input_ids": np.concatenate([np.asarray(part.tokens, np.int64) for part in batch]),
         "position_ids": np.concatenate(
-            [np.arange(part.start, end, dtype=np.int64) for part, end in zip(batch, ends, strict=True)]
+            [np.arange(part.start, part.start + len(part.tokens), dtype=np.int64) for part in batch]
         ),
-        "past_lens": np.array([part.start for part in batch], np.int32),
         "subsequence_begins": begins.astype(np.int32),
+        "rows": np.array(gathered, np.int64),
+    } | block_tables(batch)
+
+
+def block_tables(batch: Sequence[Slice], window: int | None = None) -> dict[str, np.ndarray]:
+    """Where the keys and values of the sequences lie: from the first block that a token of the slice sees.
+
+    blocks  | unseen | unseen | seen ...
+                                  start - window + 1 .... start ....
+    """
+    tables, lengths, ends = [], [], []
+    for part in batch:
+        unseen = 0 if window is None else max(0, part.start - window + 1) // BLOCK_SIZE
+        end = part.start + len(part.tokens)
+        tables.append(part.blocks[unseen : -(-end // BLOCK_SIZE)])
+        lengths.append(part.start - unseen * BLOCK_SIZE)
+        ends.append(end - unseen * BLOCK_SIZE)
+    return {
+        "past_lens": np.array(lengths, np.int32),
         "block_indices": np.concatenate([np.asarray(table, np.int32) for table in tables]),
         "block_indices_begins": np.cumsum([0, *map(len, tables)]).astype(np.int32),
         "max_context_len": np.array(max(ends), np.int32),
-        "rows": np.array(gathered, np.int64),
     }
