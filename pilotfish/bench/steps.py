@@ -34,9 +34,13 @@ class Shape:
     sequences: int
     context: int
 
+    def blocks(self, block_size: int) -> int:
+        """Of the cache, for each sequence."""
+        return -(-(self.context + self.rows) // block_size)
+
     def batch(self, block_size: int) -> list[Slice]:
         """The slices, every sequence in blocks of its own. (What the slots hold costs nothing.)"""
-        blocks = -(-(self.context + self.rows) // block_size)
+        blocks = self.blocks(block_size)
         return [
             Slice([0] * self.rows, self.context, range(first, first + blocks), range(self.rows))
             for first in range(0, blocks * self.sequences, blocks)
@@ -60,17 +64,20 @@ class Step:
 
 
 def shapes(target: Target) -> list[Shape]:
-    """Those that are measured: what the form and the context allow."""
-    least, most, context = target.form.min_tokens, target.form.max_rows, target.runner.context
-    found = [Shape(rows=rows, sequences=1, context=CONTEXTS[0]) for rows in ROWS if least <= rows]
-    found += [Shape(rows=least, sequences=count, context=CONTEXTS[0]) for count in SEQUENCES[1:]]
+    """Those that are measured: what the form, the context and the cache allow."""
+    runner, least, most = target.runner, target.form.min_tokens, target.form.max_rows
+    short = min(CONTEXTS[0], runner.context // 2)
+    found = [Shape(rows=rows, sequences=1, context=short) for rows in ROWS if least <= rows]
+    found += [Shape(rows=least, sequences=count, context=short) for count in SEQUENCES[1:]]
     found += [
         Shape(rows=rows, sequences=1, context=length) for length in CONTEXTS[1:] for rows in (least, DRAFTED)
     ]
     return [
         shape
         for shape in found
-        if shape.rows * shape.sequences <= most and shape.context + shape.rows <= context
+        if shape.rows * shape.sequences <= most
+        and shape.context + shape.rows <= runner.context
+        and shape.blocks(runner.block_size) * shape.sequences <= runner.blocks
     ]
 
 

@@ -14,7 +14,7 @@ how anything is measured.
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
+from argparse import Namespace, _MutuallyExclusiveGroup
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -67,10 +67,20 @@ def parser() -> Parser:
         "--repeat", type=int, default=1, metavar="N", help="repeats, of which medians are taken (default 1)"
     )
     work.add_argument(
-        "--step-times", type=Path, metavar="PNG", help="draw the step time by rows instead, as a picture"
-    )
-    work.add_argument(
         "--measure", action="store_true", help="with --step-times: measure afresh, bitwise and numeric"
+    )
+    _add_reports(work.add_mutually_exclusive_group())
+    work.add_argument("--json", action="store_true", help="one JSON object on stdout, nothing else")
+    add_speculation_flags_with_drafts(made, "who guesses; may be repeated, one run each (default auto)")
+    add_sampling_flags(made, _SAMPLING)
+    add_model_flags(made)
+    return made
+
+
+def _add_reports(work: _MutuallyExclusiveGroup) -> None:
+    """What may be shown in place of the benchmark, one of them at a time."""
+    work.add_argument(
+        "--step-times", type=Path, metavar="PNG", help="draw the step time by rows instead, as a picture"
     )
     work.add_argument(
         "--steps", action="store_true", help="show instead what a pass costs: by rows, sequences, context"
@@ -82,11 +92,6 @@ def parser() -> Parser:
         "--perplexity", nargs="?", const=_BUILT_IN, metavar="FILE",
         help="show instead what each form of the weights costs in quality on a text; default: built in",
     )  # fmt: skip
-    work.add_argument("--json", action="store_true", help="one JSON object on stdout, nothing else")
-    add_speculation_flags_with_drafts(made, "who guesses; may be repeated, one run each (default auto)")
-    add_sampling_flags(made, _SAMPLING)
-    add_model_flags(made)
-    return made
 
 
 def add_work_flags(made: Parser, *, limit: str) -> None:
@@ -131,8 +136,9 @@ def run(args: Namespace) -> int:
     params = sampling_params(args)
     speculation_options(args)
     text = None if args.perplexity is None else _read_text(args.perplexity)
+    own_models = args.profile or text is not None  # measured beside the loaded one, which has no passes
     with Progress(sys.stderr) as progress:
-        model = llm(args, progress)
+        model = llm(args, progress, lasting=not own_models)
     if args.step_times is not None:
         return _step_times(model, args)
     if args.steps:

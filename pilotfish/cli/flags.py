@@ -87,6 +87,8 @@ class Parser(argparse.ArgumentParser):
             raise BadFlag(message)
         if rest == "expected one argument":
             rest = f"needs a value; where it begins with a dash write {flag}=VALUE"
+        rest = re.sub("^ignored explicit argument", "takes no value, found", rest)
+        rest = re.sub("^not allowed with argument (.*)", r"and \1 cannot be given together; drop one", rest)
         raise BadFlag(f"{flag} {rest}")
 
     def parse_args(  # type: ignore[override]

@@ -83,6 +83,7 @@ class Architecture:
     window_field      config.json field that switches windows on: "sliding_window", where a number in it
                       does, or "use_sliding_window"; None: the family has none
     window            of a config.json that says nothing of it
+    windows_from      where layers have windows: the first that has one, unless the file says which
     full_every        where layers have windows: every n-th has none (0: all have one), unless the file
                       says which
     unturned_every    every n-th layer has no rotary positions (0: all have), unless the file says which
@@ -104,6 +105,7 @@ class Architecture:
     scaled_embedding: bool = False
     window_field: str | None = None
     window: int | None = None
+    windows_from: int | None = None
     full_every: int = 0
     unturned_every: int = 0
     theta: float = 10_000.0
@@ -123,11 +125,17 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
         "llama": Architecture(bias_fields=_BOTH_BIASES, gguf_name="llama", gguf_interleaved=True),
         # Its GGUF files say "llama".
         "mistral": Architecture(window_field="sliding_window", window=4096),
-        "qwen2": Architecture(biased=QUERY_KEY_VALUE, window_field="use_sliding_window", gguf_name="qwen2"),
+        "qwen2": Architecture(
+            biased=QUERY_KEY_VALUE,
+            window_field="use_sliding_window",
+            windows_from=28,
+            gguf_name="qwen2",
+        ),
         "qwen3": Architecture(
             bias_fields={"attention_bias": ATTENTION},
             head_norms=True,
             window_field="use_sliding_window",
+            windows_from=28,
             gguf_name="qwen3",
         ),
         "smollm3": Architecture(
@@ -162,7 +170,10 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
         ),
         # Qwen2 with layers behind it that predict several tokens.
         "mimo": Architecture(
-            biased=QUERY_KEY_VALUE, window_field="use_sliding_window", carried=("model.mtp_layers.",)
+            biased=QUERY_KEY_VALUE,
+            window_field="use_sliding_window",
+            windows_from=28,
+            carried=("model.mtp_layers.",),
         ),
     }
 )

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 Frequencies = npt.NDArray[np.float32]
+LEAST, MOST = 1e-9, 1e18  # of every number here: far outside any model, far inside float32
 KINDS = ("default", "linear", "llama3", "yarn")
 
 
@@ -53,8 +54,12 @@ class Rotary:
         if self.kind in ("llama3", "yarn"):
             positive |= {"its original context": self.original, "low": self.low, "high": self.high}
         for name, value in positive.items():
-            if not (math.isfinite(value) and value > 0):
-                return f"{name} of the rotary positions is {value}, expected a positive number"
+            if not LEAST <= value <= MOST:
+                return f"{name} of the rotary positions is {value}, expected a positive number up to {MOST:g}"
+        if self.kind == "yarn" and self.theta <= 1:
+            return f"rope_theta is {self.theta}, expected more than 1 where rotary positions are yarn's"
+        if any(not 0 < divisor < math.inf for divisor in self.divisors):
+            return "a divisor of the rotary positions is no positive number"
         if self.kind == "llama3" and self.high <= self.low:
             return f"rotary positions fade from {self.low} to {self.high} turns, which is no range"
         return None

@@ -108,12 +108,15 @@ def test_the_command_prints_one_json_object(
         (["bench", "--limit", "0"], "limit must be at least 1"),
         (["bench", "--prompts", "/none/such"], "cannot read prompts from /none/such"),
         (["bench", "--measure"], "--measure belongs to --step-times"),
+        (["bench", "--steps", "--perplexity"], "--perplexity and --steps cannot be given together; drop one"),
+        (["bench", "--steps", "--step-times", "a.png"], "--step-times and --steps cannot be given together"),
+        (["bench", "--profile=2"], "--profile takes no value, found '2'"),
         (["bench", "--n", "2"], "unknown flag '--n'"),
         (["audit", "--draft", "none"], "nothing to audit"),
         (["audit", "--draft", "suffix+"], "--draft: unknown draft"),
         (["audit", "--limit", "0"], "--limit must be at least 1"),
         (["audit", "--max-new-tokens", "1"], "at least 2 new tokens"),
-        (["audit", "--quick", "--full"], "not allowed with"),
+        (["audit", "--quick", "--full"], "--full and --quick cannot be given together; drop one"),
     ],
 )
 def test_a_wrong_command_line_fails_before_the_model_is_loaded(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from pilotfish.bench import steps
 from pilotfish.bench.steps import Shape, Step, shapes, step_grid, steps_table
 from pilotfish.cli import main
 from pilotfish.llm import LLM
+from pilotfish.model.load import ModelOptions, load
 
 
 def test_shapes_keep_to_the_form_and_the_context(embedded_llm: LLM) -> None:
@@ -21,6 +23,18 @@ def test_shapes_keep_to_the_form_and_the_context(embedded_llm: LLM) -> None:
         assert shape.rows * shape.sequences <= target.form.max_rows
         assert shape.context + shape.rows <= target.runner.context
     assert {shape.context for shape in found} == {256, 1024, 4096}
+
+
+def test_a_small_context_is_measured_halfway() -> None:
+    folder = str(Path(__file__).parents[1] / "fixtures" / "tiny_llama")
+    target = load(ModelOptions(target=folder, cache_tokens=64), lasting=False)
+    assert target.runner.context == 256
+    size, found = target.runner.block_size, shapes(target)
+    assert {shape.context for shape in found} == {128}
+    for shape in found:
+        used = [block for part in shape.batch(size) for block in part.blocks]
+        assert max(used) < target.runner.blocks
+    assert len({shape.rows for shape in found}) >= 5
 
 
 def test_every_sequence_has_blocks_of_its_own() -> None:

@@ -51,6 +51,11 @@ def test_a_files_own_table() -> None:
     [
         ({"theta": -1.0}, "rope_theta"),
         ({"theta": math.inf}, "rope_theta"),
+        ({"theta": 1e300}, "rope_theta"),
+        ({"theta": 1.0, "kind": "yarn", "factor": 2.0, "original": 8}, "more than 1"),
+        ({"theta": 1e4, "kind": "yarn", "factor": 2.0, "original": 8, "high": 1e308}, "high"),
+        ({"theta": 1e4, "kind": "yarn", "factor": 2.0, "original": 10**400}, "original context"),
+        ({"theta": 1e4, "divisors": (1.0, 0.0)}, "divisor"),
         ({"theta": 1e4, "kind": "linear", "factor": 0.0}, "factor"),
         ({"theta": 1e4, "kind": "yarn", "factor": 2.0}, "original context"),
         ({"theta": 1e4, "kind": "llama3", "factor": 2.0, "original": 8, "low": 4.0, "high": 4.0}, "no range"),

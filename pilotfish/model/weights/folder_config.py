@@ -44,7 +44,8 @@ def folder_config(path: Path) -> ModelConfig:
         rms_eps=fields.number("rms_norm_eps"),
         rotaries=_rotaries(fields, row, windows),
         windows=windows,
-        attention_scale=None if scalar == head_dim else max(scalar, 1e-9) ** -0.5,
+        # What is no scale is refused with the other numbers.
+        attention_scale=None if scalar == head_dim else scalar**-0.5 if scalar > 0 else 0.0,
         activation=_activation(fields),
         biased=_biased(fields, row),
         tied_embeddings=fields.boolean("tie_word_embeddings", default=row.tied),
@@ -92,14 +93,17 @@ def _windows(fields: Fields, row: Architecture) -> tuple[int | None, ...]:
         return (None,) * layers
     if fields.has("layer_types"):
         kinds = fields.listing("layer_types")
-        if len(kinds) != layers or not set(kinds) <= {FULL, SLIDING}:
+        if len(kinds) != layers or any(kind not in (FULL, SLIDING) for kind in kinds):
             raise BadModel(
                 f"{fields.where}: layer_types must name {FULL} or {SLIDING} for each of {layers} layers,"
                 f" found {len(kinds)}: {sorted(set(map(str, kinds)))}. Choose another model."
             )
         slides = [kind == SLIDING for kind in kinds]
-    elif fields.has("max_window_layers"):
-        slides = [layer >= fields.integer("max_window_layers") for layer in range(layers)]
+    elif row.windows_from is not None:
+        first = fields.integer("max_window_layers", default=row.windows_from)
+        slides = [layer >= first for layer in range(layers)]
+    elif row.unturned_every:
+        slides = [not turn for turn in _turned(fields, row, layers)]
     else:
         every = fields.integer("sliding_window_pattern", default=row.full_every)
         slides = [every == 0 or (layer + 1) % every != 0 for layer in range(layers)]
@@ -124,8 +128,10 @@ def _rotaries(
     """Per layer: its rotary positions, or None."""
     parameters = fields.values.get("rope_parameters")
     if isinstance(parameters, dict) and (FULL in parameters or SLIDING in parameters):
-        full = _rotary(fields, parameters.get(FULL), row.theta, "rope_parameters")
-        local = row.window_theta or row.theta
+        base = local = fields.number("rope_theta", default=row.theta)
+        if row.window_theta is not None:
+            local = fields.number("rope_local_base_freq", default=row.window_theta)
+        full = _rotary(fields, parameters.get(FULL), base, "rope_parameters")
         sliding = _rotary(fields, parameters.get(SLIDING), local, "rope_parameters")
     else:
         name = next((name for name in SCALINGS if fields.has(name)), SCALINGS[0])
@@ -145,11 +151,18 @@ def _turned(fields: Fields, row: Architecture, layers: int) -> list[bool]:
     if not row.unturned_every:
         return [True] * layers
     if fields.has("no_rope_layers"):
-        turned = [value == 1 for value in fields.listing("no_rope_layers")]
-        if len(turned) < layers:
-            raise BadModel(f"{fields.where}: no_rope_layers has {len(turned)} entries for {layers} layers.")
-        return turned[:layers]
-    every = max(1, fields.integer("no_rope_layer_interval", default=row.unturned_every))
+        found = fields.listing("no_rope_layers")
+        if len(found) < layers or any(value not in (0, 1) for value in found):
+            raise BadModel(
+                f"{fields.where}: no_rope_layers must be 0 or 1 for each of {layers} layers, found"
+                f" {len(found)} entries: {found!r:.80}. Fetch the model again."
+            )
+        return [value == 1 for value in found[:layers]]
+    every = fields.integer("no_rope_layer_interval", default=row.unturned_every)
+    if every < 1:
+        raise BadModel(
+            f"{fields.where}: no_rope_layer_interval is {every}, expected 1 or more. Fetch it again."
+        )
     return [(layer + 1) % every != 0 for layer in range(layers)]
 
 
