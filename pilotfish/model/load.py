@@ -72,11 +72,10 @@ class ModelOptions:
                 raise BadRequest(
                     f"{name} {value!r} is not known; did you mean {nearest!r}? Known: {', '.join(known)}"
                 )
-        if self.threads < 0 or self.cache_tokens < 64:
-            raise BadRequest(
-                f"threads must be 0 or more (found {self.threads}) and cache_tokens at least 64 "
-                f"({self.cache_tokens})"
-            )
+        if self.threads < 0:
+            raise BadRequest(f"threads must be 0 or more, found {self.threads}")
+        if self.cache_tokens < 64:
+            raise BadRequest(f"cache_tokens must be at least 64, found {self.cache_tokens}")
 
     @property
     def used_weights(self) -> str:
@@ -182,11 +181,14 @@ def specialise(target: Target, progress: Progress = _silent) -> Target:
     rows = common_rows(target)
     if runner.weight_bytes > MOST_COPIED or target.steps.ready:
         return target
+    runtime = RuntimeConfig(activations=options.used_activations, threads=options.threads)
+    verdicts = Verdicts(target.checkpoint, options.used_weights, runtime, fixed_rows=rows)
+    kept = _kept_proof(verdicts)
+    if target.form.bitwise and kept is not None and kept.form != target.form:
+        return target  # an earlier start found other bits
     progress("preparing graphs for the commonest passes")
     with exact_allocations():
         runner.specialise(lambda: stored_decoder(target.checkpoint, options.used_weights), rows)
-    runtime = RuntimeConfig(activations=options.used_activations, threads=options.threads)
-    verdicts = Verdicts(target.checkpoint, options.used_weights, runtime, fixed_rows=rows)
     if target.form.bitwise and _proof(runner, verdicts, progress).form != target.form:
         progress("warning: they give other bits than the rest, and are not used")
         runner.specialise(lambda: stored_decoder(target.checkpoint, options.used_weights), ())

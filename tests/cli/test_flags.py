@@ -151,8 +151,8 @@ def test_sampling_flags(argv: list[str], expected: SamplingParams) -> None:
         (["--weights", "int9"], "--weights 'int9' is not known; did you mean 'int8'?"),
         (["--exactness", "exact"], "--exactness 'exact' is not known"),
         (["--activations", "f16"], "--activations 'f16' is not known"),
-        (["--threads", "-2"], "--threads must be 0 or more (found -2)"),
-        (["--cache-tokens", "1"], "--cache-tokens at least 64 (1)"),
+        (["--threads", "-2"], "--threads must be 0 or more, found -2"),
+        (["--cache-tokens", "1"], "--cache-tokens must be at least 64, found 1"),
     ],
 )
 def test_what_is_wrong_is_named(argv: list[str], said: str) -> None:

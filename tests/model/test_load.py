@@ -58,6 +58,8 @@ def test_graphs_that_give_other_bits_are_not_used(target: Target, monkeypatch: p
     assert target.form.bitwise
     assert specialise(target, said.append) is target
     assert target.runner.fixed_rows == () and any("other bits" in line for line in said)
+    said.clear()
+    assert specialise(target, said.append) is target and said == []  # known by now: nothing is compiled
 
 
 def test_large_models_stay_as_they_are(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,24 +126,33 @@ def _rotaries(
     fields: Fields, row: Architecture, windows: tuple[int | None, ...]
 ) -> tuple[Rotary | None, ...]:
     """Per layer: its rotary positions, or None."""
-    parameters = fields.values.get("rope_parameters")
-    if isinstance(parameters, dict) and (FULL in parameters or SLIDING in parameters):
-        base = local = fields.number("rope_theta", default=row.theta)
-        if row.window_theta is not None:
-            local = fields.number("rope_local_base_freq", default=row.window_theta)
-        full = _rotary(fields, parameters.get(FULL), base, "rope_parameters")
-        sliding = _rotary(fields, parameters.get(SLIDING), local, "rope_parameters")
+    name = _scaling(fields)
+    found = fields.values.get(name)
+    full_theta = sliding_theta = fields.number("rope_theta", default=row.theta)
+    if row.window_theta is not None:
+        sliding_theta = fields.number("rope_local_base_freq", default=row.window_theta)
+    if isinstance(found, dict) and (FULL in found or SLIDING in found):
+        full = _rotary(fields, found.get(FULL), full_theta, name)
+        sliding = _rotary(fields, found.get(SLIDING), sliding_theta, name)
     else:
-        name = next((name for name in SCALINGS if fields.has(name)), SCALINGS[0])
-        full = _rotary(fields, fields.values.get(name), fields.number("rope_theta", default=row.theta), name)
-        sliding = full
-        if row.window_theta is not None:
-            sliding = Rotary(theta=fields.number("rope_local_base_freq", default=row.window_theta))
+        full = _rotary(fields, found, full_theta, name)
+        sliding = full if row.window_theta is None else Rotary(theta=sliding_theta)
     turned = _turned(fields, row, len(windows))
     return tuple(
         (full if window is None else sliding) if turn else None
         for window, turn in zip(windows, turned, strict=True)
     )
+
+
+def _scaling(fields: Fields) -> str:
+    """The field that holds the rotary settings."""
+    given = [name for name in SCALINGS if fields.has(name)]
+    if len(given) == 2 and fields.values[given[0]] != fields.values[given[1]]:
+        raise BadModel(
+            f"{fields.where}: rope_parameters and rope_scaling say different things, and readers differ in"
+            " which they follow. Take the wrong one out."
+        )
+    return given[0] if given else SCALINGS[0]
 
 
 def _turned(fields: Fields, row: Architecture, layers: int) -> list[bool]:

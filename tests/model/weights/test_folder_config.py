@@ -76,3 +76,10 @@ def test_nested_rotary_tables_take_what_they_leave_out_from_around_them(tmp_path
 def test_odd_values_are_refused(family: str, said: dict[str, Any], named: str, tmp_path: Path) -> None:
     with pytest.raises(BadModel, match=named):
         read(tmp_path, family, **said)
+
+
+def test_two_tables_that_differ_are_refused(tmp_path: Path) -> None:
+    plain, slow = {"rope_type": "default"}, {"rope_type": "linear", "factor": 2.0}
+    assert read(tmp_path, "llama", rope_parameters=plain, rope_scaling=plain).rotaries[0] is not None
+    with pytest.raises(BadModel, match="rope_parameters and rope_scaling say different things"):
+        read(tmp_path, "llama", rope_parameters=plain, rope_scaling=slow)
