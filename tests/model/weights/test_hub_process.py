@@ -27,6 +27,8 @@ def start(hub: HubServer, folder: Path, **more: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         env=environment | more,
+        # Where these tests run in the background of a shell, SIGINT is ignored, and would be by the child.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
