@@ -183,7 +183,11 @@ class Engine:
             sequence = part.work.sequence
             blocks = self._cache.reserve(sequence.id, sequence.computed + len(tokens))
             slices.append(Slice(tokens, sequence.computed, blocks, part.wanted))
-        return self._parts.runner.forward(slices).logits
+        began = time.perf_counter()
+        logits = self._parts.runner.forward(slices).logits
+        if all(part.work.completes and part.work.read == 1 for part in rounds):
+            self._planner.took(sum(map(len, brought)), time.perf_counter() - began)
+        return logits
 
     def _fill_up(self, rounds: list[Round], brought: list[list[int]]) -> None:
         """Pads up to the row count that the planner keeps, on a sequence that has the slots anyway."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from pilotfish.draft import EMPTY, Draft
 from pilotfish.model.steptimes import StepTimes
+from pilotfish.plan.prices import Prices
 
 MOST_NODES = 15  # of one sequence: no drafter at hand survives further
 
@@ -46,16 +47,18 @@ class _Plan:
 class Planner:
     """Cuts drafts to what pays. One for each engine: it remembers the row count of the last pass.
 
-    steps       step times by rows; None: nothing is priced
+    steps       step times by rows to begin with; None: nothing is priced
     length      a fixed number of nodes instead of a price, or None
     min_tokens  tokens every sequence brings anyway: draft nodes up to there are free
 
     After `cut`, `rows` is the row count that the pass should have: more than its tokens where pads
-    are cheaper than a change of shape.
+    are cheaper than a change of shape. Tell `took` how long it was.
     """
 
     def __init__(self, steps: StepTimes | None, length: int | None = None, min_tokens: int = 1) -> None:
-        self._steps = steps
+        self._prices = None if steps is None else Prices(steps)
+        self._alone = False  # one sequence decodes, and nothing else
+        self._switched = False  # the pass to come has another shape than the one before
         self._length = length
         self._least = min_tokens
         self._regret = 0.0  # seconds lost so far by keeping to row counts that need no change
@@ -74,13 +77,14 @@ class Planner:
         other_rows  rows of the pass that have nothing to do with drafts
         room        most rows that the drafted sequences may have in all
         """
+        self._alone = len(drafts) == 1 and not other_rows
         chains = [draft if draft.laws is not None else best_chain(draft) for draft in drafts]
         if self._length is not None:
             chains = [chain.keep(range(min(len(chain), self._length))) for chain in chains]
         plans = self._plans(chains, read, other_rows, room=room)
-        best = plans[-1] if self._steps is None or self._length is not None else max(plans, key=self._goodput)
-        alone = len(chains) == 1 and not other_rows
-        chosen = self._settled(best, plans if not other_rows else (), alone=alone)
+        priced = self._prices is not None and self._length is None
+        best = max(plans, key=self._goodput) if priced else plans[-1]
+        chosen = self._settled(best, plans if not other_rows else ())
         return [self._first(chain, count) for chain, count in zip(chains, chosen.kept, strict=True)]
 
     def _plans(
@@ -97,15 +101,20 @@ class Planner:
             plans.append(_Plan(tuple(kept), total + other_rows, expected))
         return plans
 
-    def _settled(self, best: _Plan, plans: Sequence[_Plan], *, alone: bool) -> _Plan:
+    def took(self, rows: int, seconds: float) -> None:
+        """The pass that was planned last had so many rows and took so long; none of them read a prompt."""
+        if self._prices is not None and not self._switched and rows == self.rows:
+            self._prices.learn(rows, seconds, alone=self._alone)
+
+    def _settled(self, best: _Plan, plans: Sequence[_Plan]) -> _Plan:
         """The plan to follow, given that another row count than the last pass's costs a switch.
 
         As in renting skis: the best that needs no switch is followed until what that has lost adds up to
         one. So no run of passes costs more than twice what the best choice in hindsight would have.
         """
-        if self._steps is None:
-            return self._follow(best, best.rows, alone)
-        ready = {self._last, *(self._steps.ready if alone else ())}
+        if self._prices is None:
+            return self._follow(best, best.rows, switched=False)
+        ready = {self._last, *(self._prices.steps.ready if self._alone else ())}
         fitting = [(self._fitting(plans, rows), rows) for rows in ready]
         # A fixed length may be padded, but is not cut.
         choices = [
@@ -114,22 +123,21 @@ class Planner:
             if plan is not None and (self._length is None or plan is best)
         ]
         if not choices:
-            return self._follow(best, best.rows, alone, switched=True)
-        seconds = self._steps.seconds
-        staying, rows = max(choices, key=lambda choice: choice[0].expected / seconds(choice[1]))
-        a_token = seconds(plans[0].rows) / plans[0].expected
+            return self._follow(best, best.rows, switched=True)
+        staying, rows = max(choices, key=lambda choice: choice[0].expected / self._seconds(choice[1]))
+        a_token = self._seconds(plans[0].rows) / plans[0].expected
         gain = (best.expected - staying.expected) * a_token
         if best.rows not in ready:
-            self._regret += max(0.0, gain - seconds(best.rows) + seconds(rows))
-            if self._regret >= self._steps.switch:
-                return self._follow(best, best.rows, alone, switched=True)
-        return self._follow(staying, rows, alone)
+            self._regret += max(0.0, gain - self._seconds(best.rows) + self._seconds(rows))
+            if self._regret >= self._prices.steps.switch:
+                return self._follow(best, best.rows, switched=True)
+        return self._follow(staying, rows, switched=False)
 
-    def _follow(self, plan: _Plan, rows: int, alone: bool, *, switched: bool = False) -> _Plan:
-        self.rows = rows
+    def _follow(self, plan: _Plan, rows: int, *, switched: bool) -> _Plan:
+        self.rows, self._switched = rows, switched
         if switched:
             self._regret = 0.0
-        if self._steps is None or not (alone and rows in self._steps.ready):
+        if self._prices is None or not (self._alone and rows in self._prices.steps.ready):
             self._last = rows
         return plan
 
@@ -165,7 +173,10 @@ class Planner:
         return sorted(ranked, key=lambda node: -node[0])
 
     def _goodput(self, plan: _Plan) -> float:
-        return plan.expected / self._steps.seconds(plan.rows) if self._steps is not None else plan.expected
+        return plan.expected / self._seconds(plan.rows)
+
+    def _seconds(self, rows: int) -> float:
+        return 1.0 if self._prices is None else self._prices.seconds(rows, alone=self._alone)
 
     @staticmethod
     def _first(chain: Draft, count: int) -> Draft:
