@@ -30,6 +30,8 @@ proof: $(VENV)/.dev
 	for file in $(PROMPTS); do \
 	  $(BIN)/pilotfish bench --prompts $$file --first-turn --json > docs/results/$$(basename $$file .jsonl).json; done
 	$(BIN)/pilotfish bench --step-times docs/step-times.png --measure
+	$(BIN)/pilotfish bench --steps --json > docs/results/steps.json
+	$(BIN)/pilotfish bench --perplexity --json > docs/results/perplexity.json
 	$(BIN)/pilotfish audit --full --json > docs/results/audit.json
 
 $(VENV)/bin/python:
