@@ -13,6 +13,7 @@ import pytest
 from gguf.constants import GGMLQuantizationType as Kind
 
 from pilotfish.errors import BadRequest
+from pilotfish.model.openvino.compiled import core
 from pilotfish.model.openvino.forms import FORMS, constant, formed, in_form, int4_groups, stack
 from pilotfish.model.weights import Dense, Grouped, open_checkpoint
 from pilotfish.model.weights.tensors import Tensor
@@ -37,7 +38,7 @@ class Compiled:
             else ops.matmul(source, weights, False, True)
         )
         properties = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
-        self.model = ov.Core().compile_model(ov.Model([node], [source], "one"), "CPU", properties)
+        self.model = core().compile_model(ov.Model([node], [source], "one"), "CPU", properties)
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
         result: np.ndarray = self.model(values)[0]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import openvino as ov
 import pytest
 
+from pilotfish.model.openvino.compiled import core
 from pilotfish.model.openvino.forms import FORMS, int8_groups
 from pilotfish.model.openvino.graph import decoder, paged
 from pilotfish.model.openvino.runner import OpenVINORunner, RuntimeConfig, StoredDecoder
@@ -133,7 +137,7 @@ def test_rotary_positions_are_fused(tiny: Tiny) -> None:
     model = paged(decoder(tiny.checkpoint, "stored"), tiny.checkpoint.config, ())
     kinds = Counter(
         node.get_rt_info()["layerType"].value
-        for node in ov.Core().compile_model(model, "CPU").get_runtime_model().get_ops()
+        for node in core().compile_model(model, "CPU").get_runtime_model().get_ops()
     )
     assert kinds["RoPE"] == 2 * tiny.checkpoint.config.layers
 
@@ -160,3 +164,35 @@ def test_graphs_of_their_own_give_the_same_bits(name: str) -> None:
     assert fixed.run(fixed.part(0, 2, [1], wanted=range(0)))[0].shape[0] == 0
     fixed.runner.specialise(lambda: StoredDecoder(decoder(checkpoint, "stored")), ())
     assert fixed.runner.fixed_rows == ()
+
+
+INTERRUPTED = """
+import os, signal, sys
+from pathlib import Path
+from pilotfish.model.openvino.graph import decoder
+from pilotfish.model.openvino.runner import OpenVINORunner, RuntimeConfig
+from pilotfish.model.weights import open_checkpoint
+checkpoint = open_checkpoint(Path(sys.argv[1]))
+config, runtime = checkpoint.config, RuntimeConfig(cache_tokens=64)
+first = OpenVINORunner(decoder(checkpoint, "stored"), config, runtime)
+second = OpenVINORunner(decoder(checkpoint, "stored"), config, runtime)
+del first
+del second
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_after_models_have_come_and_gone() -> None:
+    """The runtime's plugin puts a stack for signals under a thread, and takes it away with itself."""
+    argv = [sys.executable, "-c", INTERRUPTED, str(FIXTURES / "tiny_llama")]
+    ran = subprocess.run(
+        argv,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(FIXTURES.parents[1])},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert (ran.returncode, ran.stdout) == (0, "interrupted\n"), ran.stderr

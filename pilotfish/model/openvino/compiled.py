@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import openvino as ov
@@ -55,6 +56,17 @@ class RuntimeConfig:
         return -(-self.cache_tokens // BLOCK_SIZE)
 
 
+@cache
+def core() -> ov.Core:
+    """The runtime, one for the process and for good.
+
+    The plugin of each Core puts a stack for signal handlers under the thread that makes it, and unmaps it
+    when it goes. Where several come and go, the one that is left may be unmapped: the next Ctrl-C would end
+    the process with a segmentation fault.
+    """
+    return ov.Core()
+
+
 @dataclass(frozen=True, eq=False)
 class StoredDecoder:
     """A stateful decoder, and the mapped file that its constants lie in: to be kept as long as they are.
@@ -89,7 +101,7 @@ class Compiled:
         if rows is not None:
             model.reshape(_fixed_shapes(model, rows, runtime.blocks, most_blocks))
         with giving_back(stored.mapped):
-            compiled = ov.Core().compile_model(model, "CPU", _properties(runtime))
+            compiled = core().compile_model(model, "CPU", _properties(runtime))
         self._request = compiled.create_infer_request()
         self._ports = {port.get_any_name(): port for port in compiled.inputs}
         self._bound: dict[str, np.ndarray] = {}

@@ -24,7 +24,7 @@ import numpy as np
 import openvino as ov
 
 from pilotfish.errors import BadModel
-from pilotfish.model.openvino.compiled import RuntimeConfig, StoredDecoder
+from pilotfish.model.openvino.compiled import RuntimeConfig, StoredDecoder, core
 from pilotfish.model.openvino.graph import decoder
 from pilotfish.model.weights import Checkpoint, cache_folder
 from pilotfish.model.weights.mapped import map_file
@@ -58,7 +58,7 @@ def _read(path: Path) -> StoredDecoder | None:
     try:
         mapped = map_file(path.with_suffix(".bin"), mode="c")
         weights = ov.Tensor(mapped.view(np.ndarray), shared_memory=True)
-        return StoredDecoder(ov.Core().read_model(path.read_text("utf-8"), weights), mapped)
+        return StoredDecoder(core().read_model(path.read_text("utf-8"), weights), mapped)
     except (RuntimeError, ValueError, BadModel):
         _remove(path)
         return None
