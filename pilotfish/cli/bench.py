@@ -126,6 +126,7 @@ def run(args: Namespace) -> int:
     """Measure and report."""
     if args.measure and args.step_times is None:
         raise BadFlag("--measure belongs to --step-times; give both, or leave it out")
+    _refuse_ignored(args)
     drafts = tuple(args.drafts or ("auto",))
     check_drafts(drafts)
     try:
@@ -156,6 +157,27 @@ def run(args: Namespace) -> int:
         bar.close()
     print(json_line(as_dict(result)) if args.json else table(result))
     return _status(result)
+
+
+def _refuse_ignored(args: Namespace) -> None:
+    """The other reports run no prompts: what shapes a run of prompts is refused beside them."""
+    reports = {
+        "--steps": args.steps,
+        "--step-times": args.step_times is not None,
+        "--profile": args.profile,
+        "--perplexity": args.perplexity is not None,
+    }
+    shaping = {
+        "--prompts": args.prompts is not None,
+        "--limit": args.limit is not None,
+        "--first-turn": args.first_turn,
+        "--concurrency": args.concurrency != 1,
+        "--repeat": args.repeat != 1,
+        "--draft": bool(args.drafts),
+    }
+    for report in (name for name, asked in reports.items() if asked):
+        for flag in (name for name, given in shaping.items() if given):
+            raise BadFlag(f"{flag} has no meaning with {report}, which runs no prompts; leave it out")
 
 
 def _status(result: Result) -> int:

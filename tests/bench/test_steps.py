@@ -64,3 +64,14 @@ def test_the_table_names_shares_of_bandwidth() -> None:
     lines = steps_table([step], bandwidth=20e9).splitlines()
     assert lines[1].split() == ["2", "1", "256", "10.0", "12.0", "18.0", "0.100", "50%"]
     assert lines[-1] == "bandwidth: 20.0 GB/s (reading and writing)"
+
+
+@pytest.mark.parametrize("report", ["--steps", "--profile", "--perplexity"])
+@pytest.mark.parametrize(
+    "more", [("--limit", "1"), ("--draft", "ngram"), ("--repeat", "2"), ("--first-turn",)]
+)
+def test_what_a_report_would_ignore_is_refused(
+    report: str, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", report, *more]) == 2
+    assert f"{more[0]} has no meaning with {report}" in capsys.readouterr().err
