@@ -156,7 +156,7 @@ def load(options: ModelOptions, progress: Progress = _silent, *, lasting: bool =
         compiled = compiling.submit(_runner, checkpoint, options, runtime)
         tokenizer = load_tokenizer(checkpoint)
         runner = compiled.result()
-    verdicts = Verdicts(checkpoint, options.used_weights, runtime)
+    verdicts = _verdicts(options, checkpoint)
     proof = _proof(runner, verdicts, progress)
     form = _form(options, proof, progress)
     target = Target(
@@ -181,8 +181,7 @@ def specialise(target: Target, progress: Progress = _silent) -> Target:
     rows = common_rows(target)
     if runner.weight_bytes > MOST_COPIED or target.steps.ready:
         return target
-    runtime = RuntimeConfig(activations=options.used_activations, threads=options.threads)
-    verdicts = Verdicts(target.checkpoint, options.used_weights, runtime, fixed_rows=rows)
+    verdicts = _verdicts(options, target.checkpoint, fixed_rows=rows)
     kept = _kept_proof(verdicts)
     if target.form.bitwise and kept is not None and kept.form != target.form:
         return target  # an earlier start found other bits
@@ -226,12 +225,16 @@ def _runner(checkpoint: Checkpoint, options: ModelOptions, runtime: RuntimeConfi
 
 def known(options: ModelOptions, checkpoint: Checkpoint) -> tuple[Proof | None, StepTimes | None]:
     """What earlier starts found out on this machine, without loading the model."""
-    runtime = RuntimeConfig(activations=options.used_activations, threads=options.threads)
-    verdicts = Verdicts(checkpoint, options.used_weights, runtime)
+    verdicts = _verdicts(options, checkpoint)
     proof = _kept_proof(verdicts)
     if proof is None:
         return None, None
     return proof, _kept_steps(verdicts, NUMERIC if options.exactness == "numeric" else proof.form)
+
+
+def _verdicts(options: ModelOptions, checkpoint: Checkpoint, *, fixed_rows: tuple[int, ...] = ()) -> Verdicts:
+    runtime = RuntimeConfig(activations=options.used_activations, threads=options.threads)
+    return Verdicts(checkpoint, options.used_weights, runtime, fixed_rows=fixed_rows)
 
 
 def _kept_proof(verdicts: Verdicts) -> Proof | None:
@@ -284,10 +287,10 @@ def _steps(
     if kept is not None and not again:
         return kept
     if kept is not None:
-        steps = kept.best_of(measure(runner, form, rows=COMMON, repeats=2, ready=runner.fixed_rows))
+        steps = kept.best_of(measure(runner, form, rows=COMMON, repeats=2, ready=verdicts.fixed_rows))
     else:
         progress("measuring step times (kept for later starts)")
-        steps = measure(runner, form, ready=runner.fixed_rows)
+        steps = measure(runner, form, ready=verdicts.fixed_rows)
     written: dict[str, object] = {str(rows): seconds for rows, seconds in steps.table.items()}
     verdicts.write(_steps_name(form), written | {"switch": steps.switch})
     return steps

@@ -37,12 +37,16 @@ def test_a_program_that_lasts_gets_graphs_and_the_same_text(target: Target) -> N
     assert specialise(faster) is faster  # once is enough
 
 
-def test_findings_with_and_without_graphs_are_kept_apart(target: Target) -> None:
+def test_findings_with_and_without_graphs_are_kept_apart(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The widths follow from step times, which a busy machine changes from one load to the next.
+    monkeypatch.setattr(loading, "common_rows", lambda loaded: (2, 4))
     faster = specialise(target)
     again = load(target.options)
     assert again.steps.ready == () and again.proof == target.proof
     lasting = load(target.options, lasting=True)
-    assert lasting.steps.ready == common_rows(lasting) and faster.steps.ready == (2, 4)
+    assert lasting.steps.ready == lasting.runner.fixed_rows == faster.steps.ready == (2, 4)
 
 
 def test_dear_widths_hold_no_copy_of_the_weights(target: Target) -> None:

@@ -149,7 +149,7 @@ class _Decoder:
         both = ops.concat([past, current], 2)
         self.sinks.append(ops.assign(both, variable))
         length = ops.gather(ops.shape_of(both, "i64"), self._ints(2), ops.constant(np.int64(0)))
-        repeat = config.heads // config.kv_heads
+        repeat = config.queries_per_kv_head
         wide = ops.concat(
             [self._batch(), self._ints(config.kv_heads, repeat), length, self._ints(config.head_dim)],
             0,

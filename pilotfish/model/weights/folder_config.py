@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pilotfish.errors import BadModel
 from pilotfish.model.architectures import ACTIVATIONS, NOT_BUILT, Architecture, architecture
-from pilotfish.model.config import ModelConfig
+from pilotfish.model.config import MOST_LAYERS, ModelConfig
 from pilotfish.model.rotary import KINDS, Rotary, yarn_magnitude
 from pilotfish.model.weights.fields import Fields, read_json
 
@@ -80,7 +80,7 @@ def _biased(fields: Fields, row: Architecture) -> frozenset[str]:
 def _layers(fields: Fields) -> int:
     """The number of layers; one that no model has must not fill the memory with plans for them."""
     layers = fields.integer("num_hidden_layers")
-    if not 1 <= layers <= 1 << 16:
+    if not 1 <= layers <= MOST_LAYERS:
         raise BadModel(f"{fields.where}: num_hidden_layers is {layers}. Fetch the model again.")
     return layers
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pilotfish.errors import BadModel
 from pilotfish.model.architectures import GGUF_NOT_BUILT, Architecture, architecture, gguf_architecture
-from pilotfish.model.config import ModelConfig
+from pilotfish.model.config import MOST_LAYERS, ModelConfig
 from pilotfish.model.rotary import Rotary, yarn_magnitude
 from pilotfish.model.weights.fields import Fields
 from pilotfish.model.weights.gguf_file import GgufFile
@@ -89,7 +89,7 @@ def _biased(file: GgufFile, row: Architecture) -> frozenset[str]:
 
 def _windows(fields: Fields, prefix: str, row: Architecture) -> tuple[int | None, ...]:
     layers = fields.integer(f"{prefix}.block_count")
-    if not 1 <= layers <= 1 << 16:
+    if not 1 <= layers <= MOST_LAYERS:
         raise BadModel(f"{fields.where}: {prefix}.block_count is {layers}. Fetch the model again.")
     if row.window_field != "sliding_window":
         fields.refuse_unbuilt({"attention.sliding_window": (0,)}, prefix=f"{prefix}.")
